@@ -21,7 +21,7 @@ from bayes_asr.decode.forward.attention import weigh_frames
 from bayes_asr.decode.forward.directory import choose_limit, find_streams, forward, open_streams
 from bayes_asr.decode.forward.log_likelihoods import load as load_network
 from bayes_asr.decode.forward.output import Output
-from bayes_asr.evaluate.score.identification import Identified
+from bayes_asr.evaluate.score.identification import ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import write_scores
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
@@ -109,14 +109,14 @@ def _identify(
     decided: Mapping[str, int],
     given: Mapping[str, str],
     folders: Sequence[Path],
-) -> Identified:
+) -> ClassifiedUtterances:
     """What is known of decided utterances; InputError for one whose class is not."""
     for utt in decided:
         if utt not in given:
             raise InputError(f"{folders[0]}: {utt} has no class to compare with; write it there")
         check_class(given[utt], utt, folders[0], network.classes)
     numbers = {name: number for number, name in enumerate(network.classes)}
-    return Identified(
+    return ClassifiedUtterances(
         network.classes,
         list(decided),
         np.concatenate(list(posteriors.values())) - network.log_priors.numpy(),
@@ -129,12 +129,12 @@ def _report(
     args: argparse.Namespace,
     out: Path,
     config: Config,
-    found: Identified,
+    found: ClassifiedUtterances,
     folders: Sequence[Path],
 ) -> None:
     """Write what errors there are, and print a line of all and of each duration."""
     speakers = _read_all(folders, "utt2spk")
-    durations: dict[float, Identified] = {}
+    durations: dict[float, ClassifiedUtterances] = {}
     if config.score.durations:
         seconds = {utt: float(length) for utt, length in _read_all(folders, "utt2dur").items()}
         durations = found.by_duration(seconds, config.score.durations)

@@ -10,7 +10,7 @@ from bayes_asr import __version__
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import together
 from bayes_asr.cli import groups
-from bayes_asr.evaluate.report.hypotheses import Group, Hypothesis, answer
+from bayes_asr.evaluate.report.hypotheses import Group, GroupHypothesis, answer
 from bayes_asr.evaluate.report.page import explain, list_keys, write_report
 from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
 from bayes_asr.evaluate.report.table import as_text, tabulate_results
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or args.runs[0] / "report"
     hypotheses = groups.read_groups(args)
     systems = find_systems(args.runs)
-    stated = [Hypothesis(*(_choose(side, systems) for side in sides)) for sides in hypotheses]
+    stated = [GroupHypothesis(*(_choose(side, systems) for side in sides)) for sides in hypotheses]
     answers = {key: answer(stated, key) for key in list_keys(systems)} if stated else {}
     words = ["bayes-asr", "report", *map(str, args.runs)]
     words += ["--out", str(args.out)] if args.out else []

@@ -197,7 +197,7 @@ def _count_in_shards(
         keys = ((weights, convention) for convention in conventions)
         counted[name].update(zip(keys, found, strict=True))
         if timed:
-            timed[name].ctms.keep(weights, ctm)
+            timed[name].ctms.store(weights, ctm)
     return {name: CountedSweep(sweep, counted[name]) for name, sweep in sweeps.items()}
 
 

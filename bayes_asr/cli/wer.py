@@ -10,7 +10,7 @@ from bayes_asr.evaluate.score.glm import find_glm, read_glm
 from bayes_asr.evaluate.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.evaluate.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore
-from bayes_asr.evaluate.score.sweeps import score_utterances
+from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 
 
@@ -91,8 +91,10 @@ def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[Utte
     )
     dropped = dict.fromkeys(args.drop or ())
     hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
-    speakers = read_mapping(args.utt2spk) if args.utt2spk else None
-    return score_utterances(reference, hypothesis, args.hyp, args.costs, optional, speakers)
+    speakers = read_mapping(args.utt2spk) if args.utt2spk else {}
+    return score_utterances(
+        Reference(reference, speakers), hypothesis, args.hyp, args.costs, optional
+    )
 
 
 def _score_stm(args: argparse.Namespace, optional: frozenset[str]) -> list[UtteranceScore]:

@@ -21,6 +21,7 @@ from bayes_asr.evaluate.score.hubscr import count_by_hubscr
 from bayes_asr.evaluate.score.phones import PhoneMap, timit_map
 from bayes_asr.evaluate.score.scores import Score
 from bayes_asr.evaluate.score.sweeps import (
+    Reference,
     TimedSweep,
     Weights,
     check_same_utterances,
@@ -45,15 +46,15 @@ class Ctms(Mapping[Weights, Path]):
     lattices: tuple[Path, ...]
     words: Path
     glm: Path
-    folder: Path
+    directory: Path
     places: Mapping[str, Place] | None
     nj: int
     frame_shift: float = FRAME_SHIFT
 
     def __post_init__(self) -> None:
         """Remove what an earlier scoring left: its lattices may have been others."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for stale in self.folder.glob("*.ctm"):
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for stale in self.directory.glob("*.ctm"):
             stale.unlink()
 
     def __getitem__(self, weights: Weights) -> Path:
@@ -62,19 +63,26 @@ class Ctms(Mapping[Weights, Path]):
         path = self._find_path(weights)
         if not path.exists():
             everything = path.with_suffix(".all")
-            how = (everything, self.places, self.nj, self.frame_shift)
-            write_ctm_at(weights, self.lattices, self.words, *how)
+            write_ctm_at(
+                weights,
+                self.lattices,
+                self.words,
+                everything,
+                self.places,
+                self.nj,
+                self.frame_shift,
+            )
             write_lines(iter_scored_lines(everything, self.glm), path)
             everything.unlink()
         return path
 
-    def keep(self, weights: Weights, ctm: bytes) -> None:
-        """Put a CTM in its place that was made elsewhere."""
+    def store(self, weights: Weights, ctm: bytes) -> None:
+        """Write a CTM that another process has made."""
         with writing(self._find_path(weights)) as file:
             file.write(ctm)
 
     def _find_path(self, weights: Weights) -> Path:
-        return self.folder / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
+        return self.directory / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
 
     def __iter__(self) -> Iterator[Weights]:
         return iter(self.weights)
@@ -101,9 +109,9 @@ def find_unheard(config: Config, name: str, text: Path, decode: Path) -> set[str
 
     Features are looked at only where a hypothesis is missing: nothing else needs them any more.
     """
-    heard = {utt for path in find_files(decode, "words*.txt")[:1] for utt in read_text(path)}
-    if read_text(text).keys() <= heard or not all(
-        is_there(folder / "feats.scp") for folder in locate_streams(config.data, name)
+    decoded = {utt for path in find_files(decode, "words*.txt")[:1] for utt in read_text(path)}
+    if read_text(text).keys() <= decoded or not all(
+        is_there(directory / "feats.scp") for directory in locate_streams(config.data, name)
     ):
         return set()
     return report_lacking(stream_dirs(config, name, open_pipe), config.data.max_skipped)
@@ -126,16 +134,25 @@ class TimedSet:
         files = find_hypotheses(decode)
         texts = self.data / "text"
         if is_there(texts):
-            first = next(iter(files.values()))
-            unheard = find_unheard(config, name, texts, decode)
-            check_same_utterances(read_text(texts), read_text(first), first, unheard)
+            hypotheses = next(iter(files.values()))
+            reference = Reference(
+                read_text(texts), unheard=find_unheard(config, name, texts, decode)
+            )
+            check_same_utterances(reference, read_text(hypotheses), hypotheses)
         lattices = tuple(find_files(decode, "lat.*.gz"))
         if not lattices:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
         words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
-        places, folder = read_places(self.data), (out or run) / f"ctm_{name}"
-        shift = FRAME_SHIFT * task_of(config).output_stride
-        self.ctms = Ctms(tuple(files), lattices, words, self.glm, folder, places, nj, shift)
+        self.ctms = Ctms(
+            tuple(files),
+            lattices,
+            words,
+            self.glm,
+            (out or run) / f"ctm_{name}",
+            read_places(self.data),
+            nj,
+            FRAME_SHIFT * task_of(config).output_stride,
+        )
 
     @cached_property
     def glm(self) -> Path:
@@ -144,7 +161,7 @@ class TimedSet:
 
     @cached_property
     def phones(self) -> PhoneMap:
-        """How phones are folded before counting."""
+        """The folding of phones before counting."""
         folded = self.config.score.phone_map
         return timit_map(folded) if folded else {}
 
@@ -154,12 +171,12 @@ class TimedSet:
         return TimedSweep(self.name, self.data / "stm", self.glm, self.phones, self.ctms)
 
     def count_by_hubscr(self, score: Score) -> dict[str, ErrorCounts]:
-        """What NIST's hubscr counts for each speaker where the score has its weights from.
+        """The counts of NIST's hubscr for each speaker, at the weights of the score.
 
         Its listings stay in RUN/hubscr_SET/CONVENTION.
         """
         ctm = self.ctms[score.weights]
-        folder = self.run / f"hubscr_{self.name}" / score.convention
+        listings = self.run / f"hubscr_{self.name}" / score.convention
         return count_by_hubscr(
-            self.data / "stm", ctm, self.glm, self.phones, score.optional, folder
+            self.data / "stm", ctm, self.glm, self.phones, score.optional, listings
         )

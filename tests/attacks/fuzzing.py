@@ -28,7 +28,7 @@ from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.evaluate.score.nist import read_ctm, read_stm
 from bayes_asr.evaluate.score.phones import read_phone_map
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
-from bayes_asr.evaluate.score.sweeps import score_utterances
+from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matrices
 from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
@@ -212,7 +212,7 @@ def network(path: Path) -> None:
 
 
 def scores(path: Path) -> None:
-    scored = score_utterances({"u-1": ["a", "b"]}, {"u-1": ["a"]}, "hyp", "sclite")
+    scored = score_utterances(Reference({"u-1": ["a", "b"]}), {"u-1": ["a"]}, "hyp", "sclite")
     score = Score(
         set="test",
         metric="wer",

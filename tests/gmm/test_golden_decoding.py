@@ -9,7 +9,7 @@ import pytest
 
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.decode.graph.lang import read_silence_ids
-from bayes_asr.evaluate.score.sweeps import SetPaths, score_run
+from bayes_asr.evaluate.score.sweeps import SetPaths
 from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.decoding import decode_data, group_utterances
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
@@ -19,6 +19,7 @@ from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.text import read_data_dir, read_mapping, read_text, write_mapping
 from tests.support.decode_cases import golden_case
 from tests.support.mixtures import golden_gmms
+from tests.support.score_texts import score_texts
 
 PER_OF_KALDI = 41.3  # strict, on dev
 
@@ -106,5 +107,5 @@ def test_transforms_and_errors_are_kaldis(
         assert np.abs(transform - fitted.T).max() < 0.07, speaker
         assert np.sqrt(np.square(transform - fitted.T).mean()) < 0.015, speaker
     sets = {"dev": SetPaths(dev / "text", out)}
-    strict, _ = score_run(sets, "per", "sclite", 39)["dev"]
+    strict, _ = score_texts(sets, "per", "sclite", 39)["dev"]
     assert strict.counts.rate == pytest.approx(PER_OF_KALDI, abs=1.0)

@@ -16,7 +16,7 @@ from bayes_asr.evaluate.score.comparison import (
     format_p,
     format_share,
 )
-from bayes_asr.evaluate.score.pairs import warn_of_few
+from bayes_asr.evaluate.score.pairs import few_units_warning
 from bayes_asr.evaluate.score.statistics import Interval
 
 JUDGING = "MAPSSWE, segments"
@@ -75,7 +75,7 @@ def compare_with_best(systems: Sequence[ReportedSystem], key: Key) -> Difference
     columns += [f"p {title}{FEW * (title in few)}" for title in _name_tests(scored.cluster)]
     # The column stands behind p of MAPSSWE, which is the fifth.
     columns.insert(5, f"p {JUDGING} (Holm over systems)")
-    few_speakers = warn_of_few(len(scored.speakers), scored.cluster)
+    few_speakers = few_units_warning(len(scored.speakers), scored.cluster)
     columns += [SHOWS.format("utterance"), SHOWS.format(scored.cluster) + FEW * bool(few_speakers)]
     rows = [
         [*_tabulate(c, a), *_tabulate_power(c, len(comparisons)), *_tabulate_seeds(c)]

@@ -19,7 +19,7 @@ class Group(NamedTuple):
     systems: Sequence[ReportedSystem]
 
 
-class Hypothesis(NamedTuple):
+class GroupHypothesis(NamedTuple):
     """That the systems of `fewer` have fewer errors than those of `than`."""
 
     fewer: Group
@@ -59,13 +59,13 @@ class Answers(NamedTuple):
     left_out: Sequence[str]
 
 
-def answer(hypotheses: Sequence[Hypothesis], key: Key) -> Answers:
+def answer(hypotheses: Sequence[GroupHypothesis], key: Key) -> Answers:
     """Test each hypothesis as `bayes-asr compare --group --against --alternative less` does it.
 
     Those with a system that lacks this set and convention, or is scored on other references, are
     left out.
     """
-    found: list[tuple[Hypothesis, Comparison]] = []
+    found: list[tuple[GroupHypothesis, Comparison]] = []
     left_out = []
     for hypothesis in hypotheses:
         missing = [s.name for group in hypothesis for s in group.systems if key not in s.keys]
@@ -94,7 +94,7 @@ def answer(hypotheses: Sequence[Hypothesis], key: Key) -> Answers:
     return Answers(answers, left_out)
 
 
-def _compare(hypothesis: Hypothesis, key: Key) -> Comparison:
+def _compare(hypothesis: GroupHypothesis, key: Key) -> Comparison:
     fewer, than = (
         [[run.scores[key] for run in system.runs] for system in group.systems]
         for group in hypothesis

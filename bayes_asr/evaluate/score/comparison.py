@@ -14,12 +14,12 @@ from bayes_asr.evaluate.score.pairs import (
     check_comparable,
     collect_speakers,
     collect_utterances,
+    few_units_warning,
     has_enough_speakers,
-    warn_of_few,
 )
 from bayes_asr.evaluate.score.power import POWER, Detectable, Precision, detect, measure_precision
 from bayes_asr.evaluate.score.scores import Score, pool
-from bayes_asr.evaluate.score.seeds import SeedSpread, deviate, spread_over_seeds
+from bayes_asr.evaluate.score.seeds import SeedSpread, pooled_deviation, spread_over_seeds
 from bayes_asr.evaluate.score.statistics import (
     Alternative,
     Bootstrap,
@@ -147,20 +147,20 @@ class Comparison:
         )
 
     def power_sentence(self, comparisons: int = 1) -> str:
-        """What the set would show; the level is that of the first of several by Holm."""
-        found = [
+        """The differences that the set would show, at the level of the first of several by Holm."""
+        differences = [
             f"{d.points:.2f} points{format_share(d.relative)} over {d.number} {d.unit}s"
-            + " (few)" * bool(warn_of_few(d.number, d.unit))
+            + " (few)" * bool(few_units_warning(d.number, d.unit))
             for d in self.detectable(comparisons)
         ]
-        what = " or ".join(found) or "no difference that could be said from one unit"
+        what = " or ".join(differences) or "no difference that could be said from one unit"
         return (
             f"At p < {SIGNIFICANT / comparisons:.3g}, two-sided, the set shows with a probability "
             f"of {100 * POWER:.0f} %: {what}."
         )
 
     def seeds_sentence(self) -> str:
-        """What is random in the interval and the tests, and what chance in training adds."""
+        """The spread over seeds: what is random in the tests, and what chance in training adds."""
         fixed = "In the interval and the tests speech is random, and the networks are fixed."
         spreads = [
             f"{side.deviation:.2f} of {side.name}"
@@ -169,13 +169,13 @@ class Comparison:
         ]
         if not spreads:
             return f"{fixed} One run of a system does not tell what another seed would give."
-        said = f"{fixed} Standard deviation over seeds: {', '.join(spreads)}."
+        spread = f"{fixed} Standard deviation over seeds: {', '.join(spreads)}."
         if self.seeds is None:
-            return f"{said} A system with one run has none."
+            return f"{spread} A system with one run has none."
         low, high = self.seeds.interval
         sides = "two-sided" if self.alternative == "two-sided" else "one-sided"
         return (
-            f"{said} Over seeds alone the difference has a standard error of "
+            f"{spread} Over seeds alone the difference has a standard error of "
             f"{self.seeds.standard_error:.2f} points (Welch's t over {self.a.runs} and "
             f"{self.b.runs} runs, {sides}: p "
             f"{format_p(self.seeds.p, '= ')}); over seeds and {self.resampled} its 95 % interval "
@@ -229,32 +229,31 @@ def compare(
     """
     systems_a, systems_b = _list_systems(a), _list_systems(b)
     runs_a, runs_b = ([run for runs in side for run in runs] for side in (systems_a, systems_b))
-    for runs, name in ((runs_a, names[0]), (runs_b, names[1])):
-        # All runs are held against one, which makes them comparable with each other.
-        for run in runs:
-            check_comparable(runs_a[0], run, (names[0], name))
-    first = runs_a[0]
+    # All runs are held against one, which makes them comparable with each other.
+    reference_run = runs_a[0]
+    for run, name in [(run, names[0]) for run in runs_a] + [(run, names[1]) for run in runs_b]:
+        check_comparable(reference_run, run, (names[0], name))
     pairs = {
         "utterance": collect_utterances(runs_a, runs_b),
-        first.cluster: collect_speakers(runs_a, runs_b),
+        reference_run.cluster: collect_speakers(runs_a, runs_b),
     }
-    resampled = first.cluster if has_enough_speakers(first) else "utterance"
-    drawn = pairs[resampled]
+    resampled = reference_run.cluster if has_enough_speakers(reference_run) else "utterance"
+    units = pairs[resampled]
     drawing = (replicates, seed, LEVEL)
     # Both sides are drawn with the same seed, so a replicate has the same speech for both.
-    difference = paired_bootstrap(*drawn, *drawing)
-    over_speech = (difference.difference.standard_error, len(drawn.tokens))
+    difference = paired_bootstrap(*units, *drawing)
+    over_speech = (difference.difference.standard_error, len(units.tokens))
     run_tests = run_group_tests if as_groups else run_system_tests
     precisions = (measure_precision(unit, column) for unit, column in pairs.items())
     return Comparison(
-        set=first.set,
-        metric=first.metric,
-        convention=first.convention,
+        set=reference_run.set,
+        metric=reference_run.metric,
+        convention=reference_run.convention,
         alternative=alternative,
-        cluster=first.cluster,
+        cluster=reference_run.cluster,
         # Intervals of the sides are over the same units as that of their difference.
-        a=_summarise_system(names[0], systems_a, bootstrap(drawn.a, drawn.tokens, *drawing)),
-        b=_summarise_system(names[1], systems_b, bootstrap(drawn.b, drawn.tokens, *drawing)),
+        a=_summarise_system(names[0], systems_a, bootstrap(units.a, units.tokens, *drawing)),
+        b=_summarise_system(names[1], systems_b, bootstrap(units.b, units.tokens, *drawing)),
         resampled=f"{resampled}s",
         difference=difference,
         tests=run_tests(runs_a, runs_b, alternative),
@@ -273,13 +272,13 @@ def adjust_over(comparisons: Sequence[Comparison]) -> list[dict[str, float]]:
     adjusted: list[dict[str, float]] = [{} for _ in comparisons]
     for title in dict.fromkeys(test.title for c in comparisons for test in c.tests):
         # Tests of one title form a family: Holm's correction is within each title.
-        found = [
+        family = [
             (i, test.p)
             for i, comparison in enumerate(comparisons)
             for test in comparison.tests
             if test.title == title
         ]
-        for (i, _), p in zip(found, holm([p for _, p in found]), strict=True):
+        for (i, _), p in zip(family, holm([p for _, p in family]), strict=True):
             adjusted[i][title] = float(p)
     return adjusted
 
@@ -297,10 +296,14 @@ def _list_rates(systems: Sequence[Sequence[Score]]) -> list[list[float]]:
     return [[run.counts.rate for run in runs] for runs in systems]
 
 
-def _summarise_system(name: str, systems: Sequence[Sequence[Score]], drawn: Bootstrap) -> System:
+def _summarise_system(
+    name: str, systems: Sequence[Sequence[Score]], resampling: Bootstrap
+) -> System:
     counts = [run.counts for runs in systems for run in runs]
-    deviation = deviate(_list_rates(systems))
-    return System(name, len(counts), pool(counts), beta_of_runs(counts, LEVEL), drawn, deviation)
+    deviation = pooled_deviation(_list_rates(systems))
+    return System(
+        name, len(counts), pool(counts), beta_of_runs(counts, LEVEL), resampling, deviation
+    )
 
 
 def format_p(p: float, equals: str = "") -> str:

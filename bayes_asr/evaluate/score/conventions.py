@@ -12,7 +12,7 @@ from bayes_asr.evaluate.score.scores import Metric
 
 @dataclass(frozen=True)
 class Convention:
-    """How errors are counted, beside the costs.
+    """A rule of counting errors, beside the costs.
 
     optional: reference tokens that may be missing; phones: how tokens of both sides are folded;
     vocabulary: where it is given, errors at other reference tokens do not count.
@@ -38,28 +38,28 @@ KNOWN = "known"
 
 
 def choose_conventions(
-    metric: Metric, named: Sequence[str], find_vocabulary: Callable[[], Collection[str]]
+    metric: Metric, names: Sequence[str], find_vocabulary: Callable[[], Collection[str]]
 ) -> tuple[Convention, ...]:
     """The conventions that `score.conventions` names; all of the metric's where it names none.
 
     `NAME=FILE` folds phones by FILE. find_vocabulary: the words that can be recognised.
     Raises InputError for a name that the metric does not have.
     """
-    own = {convention.name: convention for convention in CONVENTIONS[metric]}
-    chosen = []
-    for name in named or own:
-        alone, equals, file = name.partition("=")
+    defaults = {convention.name: convention for convention in CONVENTIONS[metric]}
+    conventions = []
+    for name in names or defaults:
+        short_name, equals, file = name.partition("=")
         if equals:
             phones = read_folding(find_configuration(Path(file)))
-            chosen.append(Convention(alone, phones=phones))
-        elif name in own:
-            chosen.append(own[name])
+            conventions.append(Convention(short_name, phones=phones))
+        elif name in defaults:
+            conventions.append(defaults[name])
         elif name == KNOWN and metric == "wer":
-            chosen.append(Convention(KNOWN, vocabulary=frozenset(find_vocabulary())))
+            conventions.append(Convention(KNOWN, vocabulary=frozenset(find_vocabulary())))
         else:
-            known = [*own, *([KNOWN] if metric == "wer" else []), "NAME=FILE"]
+            choices = [*defaults, *([KNOWN] if metric == "wer" else []), "NAME=FILE"]
             raise InputError(
                 f"score.conventions names {name}, which {metric} does not have; known:"
-                f" {', '.join(known)}"
+                f" {', '.join(choices)}"
             )
-    return tuple(chosen)
+    return tuple(conventions)

@@ -162,18 +162,18 @@ def tally(edits: Iterable[Edit]) -> ErrorCounts:
     return ErrorCounts(kinds["substitution"], kinds["insertion"], kinds["deletion"], tokens)
 
 
-def leave_out(edits: Sequence[Edit], unknown: frozenset[str]) -> list[Edit]:
+def drop_unknown(edits: Sequence[Edit], unknown: frozenset[str]) -> list[Edit]:
     """The alignment without the reference tokens in `unknown`, and the insertions beside them.
 
     What is recognised where a word is unknown are often several others, which are its errors.
     """
-    left = [edit.ref in unknown for edit in edits]
+    dropped = [edit.ref in unknown for edit in edits]
     # Forward and backward: insertions on either side of what is left out go with it.
     for order in (range(1, len(edits)), range(len(edits) - 2, -1, -1)):
         for i in order:
-            beside = left[i - order.step]
-            left[i] = left[i] or (beside and edits[i].kind == "insertion")
-    return [edit for edit, is_left in zip(edits, left, strict=True) if not is_left]
+            beside = dropped[i - order.step]
+            dropped[i] = dropped[i] or (beside and edits[i].kind == "insertion")
+    return [edit for edit, is_dropped in zip(edits, dropped, strict=True) if not is_dropped]
 
 
 def count_errors(
@@ -183,5 +183,5 @@ def count_errors(
     optional: frozenset[str] = frozenset(),
     unknown: frozenset[str] = frozenset(),
 ) -> ErrorCounts:
-    """Count the errors of one utterance; arguments as for `align` and `leave_out`."""
-    return tally(leave_out(align(ref, hyp, costs, optional), unknown))
+    """Count the errors of one utterance; arguments as for `align` and `drop_unknown`."""
+    return tally(drop_unknown(align(ref, hyp, costs, optional), unknown))

@@ -1,4 +1,4 @@
-"""What it costs to take the classes of utterances for one another, as NIST measures languages."""
+"""Costs of taking classes of utterances for one another, as NIST measures languages."""
 
 import numpy as np
 

@@ -64,9 +64,9 @@ class Glm:
         return None
 
 
-def find_glm(named: str | Path, folder: Path = Path()) -> Path:
-    """The rules that `score.glm` names: the project's own, `english`, or a file in `folder`."""
-    return ENGLISH if str(named) == "english" else folder / named
+def find_glm(name: str | Path, directory: Path = Path()) -> Path:
+    """The rules that `score.glm` names: the project's own, `english`, or a file in `directory`."""
+    return ENGLISH if str(name) == "english" else directory / name
 
 
 def read_glm(path: Path, purpose: Purpose) -> Glm:
@@ -113,21 +113,21 @@ def _index_rules(rules: Sequence[Rule], case_sensitive: bool) -> Glm:
             left, right = rule.left.lower(), rule.right.lower()
             rule = Rule(rule.source.lower(), rule.target, left, right)
         by_letter.setdefault(rule.source[0], []).append(rule)
-    return Glm({letter: tuple(found) for letter, found in by_letter.items()}, case_sensitive)
+    return Glm({letter: tuple(matching) for letter, matching in by_letter.items()}, case_sensitive)
 
 
 def _parse_rule(line: str, path: Path, number: int) -> Rule:
     """`source => target / left __ right`, where each part may stand in brackets or quotes."""
-    source, arrow, rest = line.partition("=>")
+    source, arrow, replacement = line.partition("=>")
     source = _unwrap(source)
     if not arrow or not source:
         raise InputError(f"{path}, line {number}: not a rule `a => b / [ ] __ [ ]`: {line}")
     # The last slash parts the context, as the target may be an alternation with slashes.
-    target, slash, context = rest.rpartition("/")
+    target, slash, context = replacement.rpartition("/")
     # The slot is `__`: the first underscore splits, and the others are stripped.
     left, slot, right = context.partition("_")
     if not (slash and slot):
-        return Rule(source, _unwrap(rest), "", "")
+        return Rule(source, _unwrap(replacement), "", "")
     return Rule(source, _unwrap(target), _unwrap(left), _unwrap(right.lstrip("_")))
 
 

@@ -15,22 +15,22 @@ from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import write_lines
 
 WORD = 4  # of a CTM's fields
-NAMED = 5
+LISTED = 5
 
 
 def count_by_hubscr(
-    stm: Path, ctm: Path, glm: Path, phones: PhoneMap, optional: frozenset[str], folder: Path
+    stm: Path, ctm: Path, glm: Path, phones: PhoneMap, optional: frozenset[str], directory: Path
 ) -> dict[str, ErrorCounts]:
-    """Score with hubscr.pl in `folder`, where its listings stay; counts by speaker.
+    """Score with hubscr.pl in `directory`, where its listings stay; counts by speaker.
 
     Phones are folded before, in both files, and the words in `optional` put in parentheses in the
     reference, as Kaldi's recipes do it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(glm, folder / "glm")
-    write_lines(_fold_stm(stm, phones, optional), folder / "stm")
-    write_lines(_fold_ctm(ctm, phones), folder / "ctm")
-    return read_counts(run_hubscr(folder))
+    directory.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(glm, directory / "glm")
+    write_lines(_fold_stm(stm, phones, optional), directory / "stm")
+    write_lines(_fold_ctm(ctm, phones), directory / "ctm")
+    return read_counts(run_hubscr(directory))
 
 
 def _fold_stm(stm: Path, phones: PhoneMap, optional: frozenset[str]) -> Iterator[str]:
@@ -70,16 +70,16 @@ def read_counts(raw: Path) -> dict[str, ErrorCounts]:
     return counts
 
 
-def describe_difference(score: Score, theirs: dict[str, ErrorCounts]) -> str:
+def describe_difference(score: Score, hubscr_counts: dict[str, ErrorCounts]) -> str:
     """Say by how much hubscr's counts differ from the score's; empty where none does."""
     # sclite changes the case of speakers, so both sides have small letters.
-    ours = {speaker.lower(): counts for speaker, counts in score.speakers.items()}
+    score_counts = {speaker.lower(): counts for speaker, counts in score.speakers.items()}
     nothing = ErrorCounts()
-    apart = [
-        f"{speaker} {ours.get(speaker, nothing).as_dict()} here, "
-        f"{theirs.get(speaker, nothing).as_dict()} there"
-        for speaker in sorted(ours.keys() | theirs.keys())
-        if ours.get(speaker, nothing) != theirs.get(speaker, nothing)
+    differences = [
+        f"{speaker} {score_counts.get(speaker, nothing).as_dict()} here, "
+        f"{hubscr_counts.get(speaker, nothing).as_dict()} there"
+        for speaker in sorted(score_counts.keys() | hubscr_counts.keys())
+        if score_counts.get(speaker, nothing) != hubscr_counts.get(speaker, nothing)
     ]
-    more = f" and {len(apart) - NAMED} more" if len(apart) > NAMED else ""
-    return "; ".join(apart[:NAMED]) + more
+    omission = f" and {len(differences) - LISTED} more" if len(differences) > LISTED else ""
+    return "; ".join(differences[:LISTED]) + omission

@@ -15,7 +15,7 @@ from bayes_asr.evaluate.score.statistics import Interval, beta_interval
 
 
 @dataclass(frozen=True)
-class Identified:
+class ClassifiedUtterances:
     """Classified utterances whose classes are known.
 
     names: of the classes; utterances: their names [U]; log_likelihoods_UL: of each class, but for a
@@ -31,7 +31,7 @@ class Identified:
 
     @property
     def errors(self) -> int:
-        """How many are taken for another class."""
+        """The number of utterances that are taken for another class."""
         return int((self.decided_U != self.labels_U).sum())
 
     @property
@@ -46,7 +46,7 @@ class Identified:
 
     @property
     def confusions(self) -> np.ndarray:
-        """How many utterances of each class (row) are taken for each class (column) [L, L]."""
+        """Utterances of each class (row) that are taken for each class (column), counted [L, L]."""
         counts = np.zeros((len(self.names), len(self.names)), int)
         # np.add.at counts repeated pairs, which an indexed += would count once.
         np.add.at(counts, (self.labels_U, self.decided_U), 1)
@@ -65,26 +65,26 @@ class Identified:
             "c_primary_lre17": primary_cost_lre17(ratios, self.labels_U),
         }
 
-    def take(self, chosen: np.ndarray) -> "Identified":
+    def take(self, indices: np.ndarray) -> "ClassifiedUtterances":
         """Some of the utterances, by their places."""
-        return Identified(
+        return ClassifiedUtterances(
             self.names,
-            [self.utterances[place] for place in chosen],
-            self.log_likelihoods_UL[chosen],
-            self.decided_U[chosen],
-            self.labels_U[chosen],
+            [self.utterances[index] for index in indices],
+            self.log_likelihoods_UL[indices],
+            self.decided_U[indices],
+            self.labels_U[indices],
         )
 
     def by_duration(
         self, seconds: Mapping[str, float], nominal: Sequence[float]
-    ) -> dict[float, "Identified"]:
+    ) -> dict[float, "ClassifiedUtterances"]:
         """Those nearest to each nominal duration, by the ratio; seconds: of each utterance."""
         durations = np.array([seconds[utt] for utt in self.utterances])
         # The ratio of durations is a difference of their logarithms.
         distance = np.abs(np.log(durations)[:, None] - np.log(np.array(nominal))[None, :])
         nearest = distance.argmin(1)
-        found = {n: self.take(np.flatnonzero(nearest == k)) for k, n in enumerate(nominal)}
-        return {duration: some for duration, some in found.items() if some.utterances}
+        groups = {n: self.take(np.flatnonzero(nearest == k)) for k, n in enumerate(nominal)}
+        return {duration: group for duration, group in groups.items() if group.utterances}
 
     def score(self, set_name: str | None, speakers: Mapping[str, str]) -> Score:
         """The errors as those of texts of one word, for compare and report."""

@@ -67,13 +67,13 @@ def iter_stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 def read_stm(path: Path) -> list[Segment]:
     """Read `recording channel speaker begin end [<labels>] words`; `;;` comments are skipped."""
     segments = []
-    for number, (recording, channel, speaker, *rest) in iter_stm_lines(path):
-        begin, end = (_parse_seconds(field, path, number) for field in rest[:2])
+    for number, (recording, channel, speaker, *fields) in iter_stm_lines(path):
+        begin, end = (_parse_seconds(field, path, number) for field in fields[:2])
         if end < begin:
             raise InputError(f"{path}, line {number}: a segment from {begin} to {end} s")
         # sclite keeps these times in single precision, so a tie of a word with an end goes its way.
         rounded = float(np.float32(end))
-        text = " ".join(rest[2:])
+        text = " ".join(fields[2:])
         segments.append(Segment((recording, channel), speaker, begin, rounded, text))
     return sorted(segments, key=lambda s: (s.channel, s.begin))
 
@@ -115,11 +115,11 @@ def filter_ctm(words: Sequence[Word], glm: Glm | None) -> list[TimedTokens]:
     An alternation stands at the middle of the latest word in it. A word that a rule deletes is
     gone; there csrfilt would leave its confidence in its place.
     """
-    known: dict[str, list[str]] = {}
+    filtered: dict[str, list[str]] = {}
     for word in words:
-        if word.text not in known:
-            known[word.text] = filter_words(word.text, glm)
-    return [timed for word in words for timed in _spread_tokens(word, known[word.text])]
+        if word.text not in filtered:
+            filtered[word.text] = filter_words(word.text, glm)
+    return [timed for word in words for timed in _spread_tokens(word, filtered[word.text])]
 
 
 def _spread_tokens(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
@@ -139,7 +139,9 @@ def _middle(word: Word, i: int, parts: int) -> float:
     return round(word.begin + i * duration, 3) + round(duration, 3) / 2
 
 
-def deal(segments: Sequence[Segment], timed: Sequence[TimedTokens]) -> list[list[str]]:
+def assign_to_segments(
+    segments: Sequence[Segment], timed: Sequence[TimedTokens]
+) -> list[list[str]]:
     """The tokens of each segment: those left whose middle is before its end, as sclite deals them.
 
     So a word between two segments belongs to the later one, and what follows the last segment of
@@ -159,12 +161,12 @@ def deal(segments: Sequence[Segment], timed: Sequence[TimedTokens]) -> list[list
         )
     dealt: list[list[str]] = []
     for segment in segments:
-        own: list[str] = []
+        segment_tokens: list[str] = []
         queue = waiting.get(segment.channel, deque())
         # The last segment takes all that is left, and others only what lies before their end.
         while queue and (segment is last[segment.channel] or queue[0].middle < segment.end):
-            own.extend(queue.popleft().tokens)
-        dealt.append(own)
+            segment_tokens.extend(queue.popleft().tokens)
+        dealt.append(segment_tokens)
     return dealt
 
 
@@ -185,16 +187,16 @@ def score_segments(
     they give the same errors. `name` says in errors whose words they are.
     """
     scored: list[UtteranceScore] = []
-    spoken: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     try:
-        dealt = deal(segments, filter_ctm(words, hyp_glm))
+        dealt = assign_to_segments(segments, filter_ctm(words, hyp_glm))
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     for segment, recognised in zip(segments, dealt, strict=True):
         if segment.text.lower().startswith(IGNORED):
             continue
         # Ignored segments get no number, so that names are those of sclite.
-        number = spoken[segment.speaker] = spoken.get(segment.speaker, -1) + 1
+        number = numbers[segment.speaker] = numbers.get(segment.speaker, -1) + 1
         utterance = f"{segment.speaker}-{number:03d}"
         ref = _fold_all(filter_words(segment.text, ref_glm), phone_map)
         hyp = _fold_all(recognised, phone_map)

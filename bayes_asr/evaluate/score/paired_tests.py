@@ -12,8 +12,8 @@ from bayes_asr.evaluate.score.pairs import (
     collect_segments,
     collect_speakers,
     collect_utterances,
+    few_units_warning,
     has_enough_speakers,
-    warn_of_few,
 )
 from bayes_asr.evaluate.score.scores import Score
 from bayes_asr.evaluate.score.statistics import (
@@ -51,13 +51,13 @@ class PairedTest:
 
     @property
     def units(self) -> str:
-        """How many units it is over, and whether these are few for it."""
-        some = f"{self.number} {self.unit}{'s' if self.number != 1 else ''}"
-        return f"{some} (few)" if self.warning else some
+        """The number of units it is over, and whether these are few for it."""
+        counted = f"{self.number} {self.unit}{'s' if self.number != 1 else ''}"
+        return f"{counted} (few)" if self.warning else counted
 
 
-class _Question(NamedTuple):
-    """A test before it is asked for an alternative, which gives its statistic and p.
+class _PlannedTest(NamedTuple):
+    """A test that waits for its alternative; `run` gives the statistic and p of one.
 
     exact: p takes nothing for normal.
     """
@@ -65,7 +65,7 @@ class _Question(NamedTuple):
     test: str
     unit: str
     number: int
-    ask: Callable[[Alternative], tuple[float, float]]
+    run: Callable[[Alternative], tuple[float, float]]
     exact: bool = False
 
 
@@ -74,23 +74,23 @@ def run_system_tests(
 ) -> list[PairedTest]:
     """All tests that the numbers of runs, utterances and speakers allow, MAPSSWE first."""
     segments, cluster = collect_segments(a, b), a[0].cluster
-    utterances, speakers = collect_utterances(a, b), collect_speakers(a, b).spoken()
-    questions = [
-        _Question("MAPSSWE", "segment", len(segments[0]), partial(_match, *segments)),
-        _question_matched("utterance", utterances),
+    utterances, speakers = collect_utterances(a, b), collect_speakers(a, b).with_tokens()
+    tests = [
+        _PlannedTest("MAPSSWE", "segment", len(segments[0]), partial(_match, *segments)),
+        _plan_matched_pairs("utterance", utterances),
     ]
     if len(a) == len(b) == 1:  # of several runs, an utterance is seldom right in all
         wrong = partial(mcnemar, utterances.a > 0, utterances.b > 0)
-        questions.append(_Question("McNemar, exact", "utterance", len(utterances.a), wrong, True))
+        tests.append(_PlannedTest("McNemar, exact", "utterance", len(utterances.a), wrong, True))
     if len(speakers.tokens) > 1:
         signs = partial(sign_test, *_compare_rates(speakers))
-        questions += [
-            _question_matched(cluster, speakers, student=True),
-            _question_ranks(cluster, speakers, "normal"),
-            *_question_exact_ranks(cluster, speakers),
-            _Question("sign, exact", cluster, len(speakers.tokens), signs, True),
+        tests += [
+            _plan_matched_pairs(cluster, speakers, student=True),
+            _plan_wilcoxon(cluster, speakers, "normal"),
+            *_plan_exact_wilcoxon(cluster, speakers),
+            _PlannedTest("sign, exact", cluster, len(speakers.tokens), signs, True),
         ]
-    return _answer(questions, alternative)
+    return _run_tests(tests, alternative)
 
 
 def run_group_tests(
@@ -102,20 +102,20 @@ def run_group_tests(
     24, or over utterances where there are too few speakers.
     """
     pairs = [
-        (a[0].cluster, collect_speakers(a, b).spoken()),
-        ("utterance", collect_utterances(a, b).spoken()),
+        (a[0].cluster, collect_speakers(a, b).with_tokens()),
+        ("utterance", collect_utterances(a, b).with_tokens()),
     ]
-    questions = []
-    # The order decides: the first question is the test by which systems are judged.
-    for unit, spoken in pairs if has_enough_speakers(a[0]) else reversed(pairs):
-        if len(spoken.tokens) > 1 or unit == "utterance":
-            questions += [
-                _question_matched(unit, spoken, student=True),
-                _question_matched(unit, spoken),
-                *_question_exact_ranks(unit, spoken),
-                _question_ranks(unit, spoken, "tied"),
+    tests = []
+    # The order decides: the first is the test by which systems are judged.
+    for unit, of_unit in pairs if has_enough_speakers(a[0]) else reversed(pairs):
+        if len(of_unit.tokens) > 1 or unit == "utterance":
+            tests += [
+                _plan_matched_pairs(unit, of_unit, student=True),
+                _plan_matched_pairs(unit, of_unit),
+                *_plan_exact_wilcoxon(unit, of_unit),
+                _plan_wilcoxon(unit, of_unit, "tied"),
             ]
-    return _answer(questions, alternative)
+    return _run_tests(tests, alternative)
 
 
 def _match(
@@ -128,10 +128,10 @@ def _match(
     return result.z, result.p_student if student else result.p
 
 
-def _question_matched(unit: str, pairs: Pairs, student: bool = False) -> _Question:
-    ask = partial(_match, pairs.a, pairs.b, student=student)
+def _plan_matched_pairs(unit: str, pairs: Pairs, student: bool = False) -> _PlannedTest:
+    run = partial(_match, pairs.a, pairs.b, student=student)
     name = "matched pairs, Student's t" if student else "matched pairs"
-    return _Question(name, unit, len(pairs.a), ask)
+    return _PlannedTest(name, unit, len(pairs.a), run)
 
 
 RANKS = {
@@ -141,18 +141,18 @@ RANKS = {
 }
 
 
-def _question_ranks(unit: str, pairs: Pairs, method: str) -> _Question:
+def _plan_wilcoxon(unit: str, pairs: Pairs, method: str) -> _PlannedTest:
     rates = _compare_rates(pairs)
 
-    def ask(alternative: Alternative) -> tuple[float, float]:
+    def run(alternative: Alternative) -> tuple[float, float]:
         return wilcoxon(*rates, method=method, alternative=alternative)  # type: ignore[arg-type]
 
-    return _Question(RANKS[method], unit, len(pairs.tokens), ask, method == "exact")
+    return _PlannedTest(RANKS[method], unit, len(pairs.tokens), run, method == "exact")
 
 
-def _question_exact_ranks(unit: str, pairs: Pairs) -> list[_Question]:
+def _plan_exact_wilcoxon(unit: str, pairs: Pairs) -> list[_PlannedTest]:
     few = len(pairs.tokens) <= EXACT_LIMIT
-    return [_question_ranks(unit, pairs, "exact")] if few else []
+    return [_plan_wilcoxon(unit, pairs, "exact")] if few else []
 
 
 def _compare_rates(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
@@ -161,15 +161,15 @@ def _compare_rates(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     return 100 * (pairs.a - pairs.b) / pairs.tokens, np.zeros(len(pairs.tokens))
 
 
-def _answer(questions: Sequence[_Question], alternative: Alternative) -> list[PairedTest]:
+def _run_tests(tests: Sequence[_PlannedTest], alternative: Alternative) -> list[PairedTest]:
     # Holm's adjustment takes all tests of the table as one family.
-    found = [q.ask(alternative) for q in questions]
+    results = [q.run(alternative) for q in tests]
     return [
         PairedTest(
-            *(q.test, q.unit, q.number, statistic, p, q.ask("two-sided")[1], float(adjusted)),
-            warning=None if q.exact else warn_of_few(q.number, q.unit),
+            *(q.test, q.unit, q.number, statistic, p, q.run("two-sided")[1], float(adjusted)),
+            warning=None if q.exact else few_units_warning(q.number, q.unit),
         )
         for q, (statistic, p), adjusted in zip(
-            questions, found, holm([p for _, p in found]), strict=True
+            tests, results, holm([p for _, p in results]), strict=True
         )
     ]

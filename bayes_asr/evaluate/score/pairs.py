@@ -25,8 +25,8 @@ def has_enough_speakers(score: Score) -> bool:
     return len(score.speakers) >= ENOUGH_SPEAKERS
 
 
-def warn_of_few(number: int, unit: str) -> str | None:
-    """What a test that takes differences for normal, over so few units, cannot say; None of enough.
+def few_units_warning(number: int, unit: str) -> str | None:
+    """The limit of a test that takes differences for normal, over so few units; None of enough.
 
     Of a single unit there is no test.
     """
@@ -47,10 +47,16 @@ def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
                 f"{names[0]} and {names[1]} differ in {key}: {getattr(a, key)} and "
                 f"{getattr(b, key)}; score both alike"
             )
-    said_a, said_b = ({u.utterance: u.reference for u in score.utterances} for score in (a, b))
+    reference_a, reference_b = (
+        {u.utterance: u.reference for u in score.utterances} for score in (a, b)
+    )
     # `get` gives None for an utterance that one side lacks, which differs from any text.
-    different = [u for u in said_a.keys() | said_b.keys() if said_a.get(u) != said_b.get(u)]
-    if different or list(said_a) != list(said_b):
+    different = [
+        u
+        for u in reference_a.keys() | reference_b.keys()
+        if reference_a.get(u) != reference_b.get(u)
+    ]
+    if different or list(reference_a) != list(reference_b):
         raise InputError(
             f"{names[0]} and {names[1]} do not score the same {a.set} references: "
             f"{len(different)} utterances differ, such as {min(different, default='their order')}"
@@ -77,16 +83,16 @@ class Pairs(NamedTuple):
     b: np.ndarray
     tokens: np.ndarray
 
-    def spoken(self) -> "Pairs":
-        """Without the units in which nothing was said."""
+    def with_tokens(self) -> "Pairs":
+        """The units that have reference tokens."""
         return Pairs(*(column[self.tokens > 0] for column in self))
 
 
-def _weigh(a: Sequence[Score], b: Sequence[Score]) -> tuple[int, int]:
-    """How often the errors of a run of A, and of B, count, for both to be of as many tokens."""
+def _run_weights(a: Sequence[Score], b: Sequence[Score]) -> tuple[int, int]:
+    """Multiples of the errors of a run of A, and of B, that are of as many tokens."""
     # The least common multiple keeps errors whole, where means would round.
-    every = math.lcm(len(a), len(b))
-    return every // len(a), every // len(b)
+    common = math.lcm(len(a), len(b))
+    return common // len(a), common // len(b)
 
 
 def _collect(
@@ -103,13 +109,13 @@ def _collect(
 def collect_utterances(a: Sequence[Score], b: Sequence[Score]) -> Pairs:
     """The errors of each utterance, over all runs of each side."""
     of_a, of_b = ([[u.counts for u in score.utterances] for score in runs] for runs in (a, b))
-    return _collect(of_a, of_b, _weigh(a, b))
+    return _collect(of_a, of_b, _run_weights(a, b))
 
 
 def collect_speakers(a: Sequence[Score], b: Sequence[Score]) -> Pairs:
     """The errors of each speaker, over all runs of each side."""
     of_a, of_b = ([list(score.speakers.values()) for score in runs] for runs in (a, b))
-    return _collect(of_a, of_b, _weigh(a, b))
+    return _collect(of_a, of_b, _run_weights(a, b))
 
 
 def collect_segments(a: Sequence[Score], b: Sequence[Score]) -> tuple[np.ndarray, np.ndarray]:
@@ -117,7 +123,7 @@ def collect_segments(a: Sequence[Score], b: Sequence[Score]) -> tuple[np.ndarray
 
     Where runs took different alternatives of a reference, the utterance is one segment.
     """
-    weights = _weigh(a, b)
+    weights = _run_weights(a, b)
     pairs = []
     # The marks of one utterance in all runs stand side by side.
     for marks in zip(*(run.marks for run in (*a, *b)), strict=True):

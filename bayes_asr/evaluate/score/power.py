@@ -8,7 +8,7 @@ from scipy import optimize, stats
 from bayes_asr.evaluate.score.pairs import Pairs
 
 POWER = 0.8
-"""How probable it is that a difference is found which is as large as said."""
+"""The probability that a difference of the least detectable size is found."""
 
 
 class Precision(NamedTuple):
@@ -44,7 +44,7 @@ def measure_precision(unit: str, pairs: Pairs) -> Precision | None:
 
 
 def detect(precision: Precision, rate: float, level: float = 0.05) -> Detectable:
-    """What matched pairs would find with a probability of `POWER`, `rate` being that of B.
+    """The least difference that matched pairs find with probability `POWER`; rate: that of B.
 
     Speakers, or what utt2spk has in their place, are few: theirs is Student's t, as in `compare`.
     """
@@ -55,7 +55,7 @@ def detect(precision: Precision, rate: float, level: float = 0.05) -> Detectable
 
 
 def find_shift(level: float, power: float, freedom: int | None = None) -> float:
-    """By how many standard errors a mean must differ from 0 for a two-sided test to show it.
+    """Standard errors by which a mean must differ from 0 for a two-sided test to show it.
 
     The normal test where `freedom` is None, else Student's t. A result in the wrong direction shows
     nothing and is not counted.

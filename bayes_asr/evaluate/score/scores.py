@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.base.safe_pickle import loadable
-from bayes_asr.evaluate.score.counts import Costs, Edit, ErrorCounts, align, leave_out, tally
+from bayes_asr.evaluate.score.counts import Costs, Edit, ErrorCounts, align, drop_unknown, tally
 from bayes_asr.evaluate.score.statistics import Marks, mark
 from bayes_asr.evaluate.score.word_network import align_marked
 from bayes_asr.kaldi_io.binary import split_words
@@ -83,10 +83,10 @@ class Score:
     def speakers(self) -> dict[str, ErrorCounts]:
         """The counts by speaker, in order of first appearance."""
         # Counts are gathered first, and added up once for each speaker.
-        spoken: dict[str, list[ErrorCounts]] = {}
+        by_speaker: dict[str, list[ErrorCounts]] = {}
         for utterance in self.utterances:
-            spoken.setdefault(utterance.speaker, []).append(utterance.counts)
-        return {speaker: pool(counts) for speaker, counts in spoken.items()}
+            by_speaker.setdefault(utterance.speaker, []).append(utterance.counts)
+        return {speaker: pool(counts) for speaker, counts in by_speaker.items()}
 
     @property
     def unknown_share(self) -> float:
@@ -99,7 +99,7 @@ class Score:
         texts = utterance.reference, utterance.hypothesis
         if self.glm:
             return align_marked(*texts, self.optional)
-        return leave_out(align(*texts, self.costs, self.optional), self.unknown or frozenset())
+        return drop_unknown(align(*texts, self.costs, self.optional), self.unknown or frozenset())
 
     @cached_property
     def marks(self) -> list[Marks]:
@@ -167,12 +167,12 @@ def read_scores(path: Path) -> list[Score]:
             raise InputError("it has a convention twice")
         return scores
     except InputError as error:
-        said = str(error).removeprefix(f"{path}: ")
-        raise InputError(f"{path}: not a score file ({said}); score the run again") from None
+        reason = str(error).removeprefix(f"{path}: ")
+        raise InputError(f"{path}: not a score file ({reason}); score the run again") from None
 
 
 def _read_entry(entry: Any) -> Score:
-    read = Score(
+    parsed = Score(
         set=take(entry, "set", "a text", "null"),
         metric=_choose(entry, "metric", get_args(Metric)),
         convention=take(entry, "convention", "a text"),
@@ -190,8 +190,8 @@ def _read_entry(entry: Any) -> Score:
         cluster=take(entry, "cluster", "a text") if "cluster" in entry else SPEAKER,
     )
     # Counts are made anew from the texts, and a file that was edited by hand shows below.
-    counted = [replace(u, counts=tally(read.alignment(u))) for u in read.utterances]
-    score = replace(read, utterances=counted)
+    counted = [replace(u, counts=tally(parsed.alignment(u))) for u in parsed.utterances]
+    score = replace(parsed, utterances=counted)
     for key, value in score.as_dict().items():
         if key not in entry:
             raise InputError(f"{key} is missing")
@@ -204,10 +204,10 @@ def _take_texts(entry: Any, key: str) -> frozenset[str]:
     return frozenset(check(token, key, "a text") for token in take(entry, key, "a list"))
 
 
-def _choose(entry: Any, key: str, known: Sequence[str]) -> Any:
+def _choose(entry: Any, key: str, choices: Sequence[str]) -> Any:
     value = take(entry, key, "a text")
-    if value not in known:
-        raise InputError(f"{key} is {value!r}; known: {', '.join(known)}")
+    if value not in choices:
+        raise InputError(f"{key} is {value!r}; choices: {', '.join(choices)}")
     return value
 
 

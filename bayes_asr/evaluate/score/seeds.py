@@ -1,4 +1,4 @@
-"""What chance there is in training: the spread of rates between runs of one configuration."""
+"""Chance in training: the spread of rates between runs of one configuration."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from bayes_asr.evaluate.score.statistics import Alternative, Interval, tail
+from bayes_asr.evaluate.score.statistics import Alternative, Interval, p_value
 
 
 class SeedSpread(NamedTuple):
@@ -28,7 +28,7 @@ class _Variance(NamedTuple):
     freedom: float
 
 
-def deviate(systems: Iterable[Sequence[float]]) -> float | None:
+def pooled_deviation(systems: Iterable[Sequence[float]]) -> float | None:
     """The standard deviation of rates [runs] around the mean of their system, of all systems.
 
     None where no system has two runs.
@@ -56,23 +56,23 @@ def spread_over_seeds(
         return None
     difference = float(np.mean(np.concatenate(a)) - np.mean(np.concatenate(b)))
     parts = [*_list_variances(a), *_list_variances(b)]
-    over_seeds = _add(parts)
+    over_seeds = _sum_by_welch_satterthwaite(parts)
     error = float(np.sqrt(over_seeds.value))
     t = difference / error if error else np.copysign(np.inf, difference) if difference else 0.0
     law = stats.t(over_seeds.freedom)
     speech, number = over_speech
     # The standard error over speech enters as one more independent variance.
-    both = _add([*parts, _Variance(speech**2, max(number - 1, 1))])
+    both = _sum_by_welch_satterthwaite([*parts, _Variance(speech**2, max(number - 1, 1))])
     half = float(stats.t.ppf((1 + level) / 2, both.freedom) * np.sqrt(both.value))
     return SeedSpread(
         error,
-        tail(law.cdf(t), law.sf(t), alternative),
+        p_value(law.cdf(t), law.sf(t), alternative),
         Interval(difference - half, difference + half),
     )
 
 
 def _list_variances(systems: Sequence[Sequence[float]]) -> list[_Variance]:
-    """What each system adds to the variance of the mean of all runs."""
+    """The share of each system in the variance of the mean of all runs."""
     runs = sum(map(len, systems))
     return [
         # The mean of all runs has n / runs of a system's mean, whose variance is var / n.
@@ -81,7 +81,7 @@ def _list_variances(systems: Sequence[Sequence[float]]) -> list[_Variance]:
     ]
 
 
-def _add(parts: Sequence[_Variance]) -> _Variance:
+def _sum_by_welch_satterthwaite(parts: Sequence[_Variance]) -> _Variance:
     """A sum of independent estimates, its degrees of freedom by Welch and Satterthwaite."""
     value = sum(part.value for part in parts)
     if not value:

@@ -35,20 +35,20 @@ def beta_interval(
     """
     if not 0 <= errors <= tokens or tokens == 0:
         raise InputError(f"no beta interval for {errors} errors of {tokens} tokens; use bootstrap")
-    tail = (1 - level) / 2
+    p_value = (1 - level) / 2
     e, n = errors, tokens
     if prior == "wald":
         # The deviation of a share e / n is sqrt(p (1 - p) / n).
-        half = stats.norm.ppf(1 - tail) * np.sqrt(e / n * (1 - e / n) / n)
+        half = stats.norm.ppf(1 - p_value) * np.sqrt(e / n * (1 - e / n) / n)
         return Interval(100 * (e / n - half), 100 * (e / n + half))
     if prior == "clopper-pearson":
         # Clopper and Pearson: bounds of 0 and 1 at the ends, where the beta law has no parameter.
-        low = stats.beta.ppf(tail, e, n - e + 1) if e else 0.0
-        high = stats.beta.ppf(1 - tail, e + 1, n - e) if e < n else 1.0
+        low = stats.beta.ppf(p_value, e, n - e + 1) if e else 0.0
+        high = stats.beta.ppf(1 - p_value, e + 1, n - e) if e < n else 1.0
     elif prior in ("uniform", "jeffreys"):
         # A prior Beta(a, a) gives a posterior Beta(e + a, n - e + a).
         a = 1.0 if prior == "uniform" else 0.5
-        low, high = stats.beta.ppf([tail, 1 - tail], e + a, n - e + a)
+        low, high = stats.beta.ppf([p_value, 1 - p_value], e + a, n - e + a)
     else:
         raise InputError(
             f"unknown prior {prior!r}; known: uniform, jeffreys, clopper-pearson, wald"
@@ -132,8 +132,8 @@ def _draw(units: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def _summarise(rates: np.ndarray, level: float) -> Bootstrap:
-    tail = (1 - level) / 2
-    low, high = np.quantile(100 * rates, [tail, 1 - tail])
+    p_value = (1 - level) / 2
+    low, high = np.quantile(100 * rates, [p_value, 1 - p_value])
     error = float(100 * rates.std(ddof=1))
     return Bootstrap(float(100 * rates.mean()), error, Interval(float(low), float(high)))
 
@@ -178,11 +178,11 @@ def matched_pairs(
     else:
         # Differences that are all equal and not 0 have no deviation: Z is infinite.
         z = np.copysign(np.inf, mean) if mean else 0.0
-    p, p_student = (tail(d.cdf(z), d.sf(z), alternative) for d in (stats.norm, stats.t(n - 1)))
+    p, p_student = (p_value(d.cdf(z), d.sf(z), alternative) for d in (stats.norm, stats.t(n - 1)))
     return MatchedPairs(n, mean, deviation, float(z), p, p_student)
 
 
-def tail(below: float, above: float, alternative: Alternative) -> float:
+def p_value(below: float, above: float, alternative: Alternative) -> float:
     """Return p from the probabilities of a statistic as low, and as high, as the one seen."""
     by_alternative = {"two-sided": 2 * min(below, above), "less": below, "greater": above}
     if alternative not in by_alternative:
@@ -294,7 +294,7 @@ def wilcoxon(
     # Under no difference the sum has mean n (n + 1) / 4 and variance n (n + 1)(2 n + 1) / 24.
     deviation = np.sqrt(n * (n + 1) * (2 * n + 1) / 24)
     z = float((ranks[positive].sum() - n * (n + 1) / 4) / deviation)
-    return Test(z, tail(stats.norm.cdf(z), stats.norm.sf(z), alternative))
+    return Test(z, p_value(stats.norm.cdf(z), stats.norm.sf(z), alternative))
 
 
 def _approximate_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
@@ -305,7 +305,7 @@ def _approximate_wilcoxon(difference: np.ndarray, alternative: Alternative) -> T
         if len(ranks)
         else 0.0
     )
-    return Test(z, tail(stats.norm.cdf(z), stats.norm.sf(z), alternative))
+    return Test(z, p_value(stats.norm.cdf(z), stats.norm.sf(z), alternative))
 
 
 def _exact_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
@@ -318,8 +318,10 @@ def _exact_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
         # Each rank is in the sum with probability 1/2: p(s) = (p(s) + p(s - rank)) / 2.
         ways[rank:] = (ways[rank:] + ways[: len(ways) - rank]) / 2
         ways[:rank] /= 2
-    seen = doubled[difference > 0].sum()
-    return Test(seen / 2, tail(ways[: seen + 1].sum(), ways[seen:].sum(), alternative))
+    observed = doubled[difference > 0].sum()
+    return Test(
+        observed / 2, p_value(ways[: observed + 1].sum(), ways[observed:].sum(), alternative)
+    )
 
 
 def sign_test(
@@ -357,10 +359,10 @@ def mcnemar(
     return _binomial(only_a, only_b, alternative)
 
 
-def _binomial(more: int, fewer: int, alternative: Alternative) -> Test:
-    fair = stats.binom(more + fewer, 0.5)
+def _binomial(successes: int, failures: int, alternative: Alternative) -> Test:
+    fair = stats.binom(successes + failures, 0.5)
     # sf(more - 1) is P(X >= more): both tails contain the value itself.
-    return Test(float(more), tail(fair.cdf(more), fair.sf(more - 1), alternative))
+    return Test(float(successes), p_value(fair.cdf(successes), fair.sf(successes - 1), alternative))
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:

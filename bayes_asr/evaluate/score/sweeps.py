@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ from bayes_asr.evaluate.score.conventions import CONVENTIONS, Convention
 from bayes_asr.evaluate.score.counts import Costs, count_errors
 from bayes_asr.evaluate.score.glm import read_glm
 from bayes_asr.evaluate.score.nist import read_ctm, read_stm, score_segments
-from bayes_asr.evaluate.score.phones import PhoneMap, fold, timit_map
+from bayes_asr.evaluate.score.phones import PhoneMap, fold
 from bayes_asr.evaluate.score.scores import Metric, Score, UtteranceScore
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 
@@ -22,7 +22,7 @@ Text = Mapping[str, Sequence[str]]
 Weights = tuple[float, float]
 """LM weight and insertion penalty."""
 UNWEIGHTED: Weights = (math.nan, math.nan)
-"""Of what was written without them."""
+"""Stands for the weights of hypotheses that were written without them."""
 
 _HYPOTHESES = re.compile(r"words\.lmwt([\d.]+(?:e[+-]\d+)?)\.wip(-?\d+\.\d+)\.txt")
 
@@ -43,33 +43,41 @@ class SetPaths:
 
 def find_hypotheses(decode: Path) -> dict[Weights, Path]:
     """The files `words.lmwtW.wipP.txt` of a decode folder by (LM weight, penalty), ascending."""
-    found = {}
+    files = {}
     for path in find_files(Path(decode), "words.lmwt*.wip*.txt"):
         match = _HYPOTHESES.fullmatch(path.name)
         if match is None:
             raise InputError(f"{path}: expected a name like words.lmwt5.wip0.0.txt")
         # The name of a file is the only place where its weights are written.
-        found[float(match[1]), float(match[2])] = path
-    if not found:
+        files[float(match[1]), float(match[2])] = path
+    if not files:
         raise InputError(f"{decode}: no words.lmwtW.wipP.txt; decode the set before scoring it")
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
-def check_same_utterances(
-    reference: Text, hypothesis: Text, name: str | Path, unheard: Collection[str] = ()
-) -> None:
-    """Refuse hypotheses that lack an utterance of the reference, or have one that it lacks.
+@dataclass(frozen=True)
+class Reference:
+    """The transcripts of a set.
 
-    unheard: those of the reference that need no hypothesis.
+    speakers: of utterances; one that is not named is a speaker of its own. unheard: utterances that
+    need no hypothesis, as they have no features: all their words are deletions.
     """
-    for all_of, others, what in (
-        (reference, hypothesis, "of the reference have no hypothesis"),
-        (hypothesis, reference, "with a hypothesis are not in the reference"),
+
+    text: Text
+    speakers: Mapping[str, str] = field(default_factory=dict)
+    unheard: Collection[str] = ()
+
+
+def check_same_utterances(reference: Reference, hypothesis: Text, name: str | Path) -> None:
+    """Refuse hypotheses that lack an utterance of the reference, or have one that it lacks."""
+    for side, counterpart, what in (
+        (reference.text, hypothesis, "of the reference have no hypothesis"),
+        (hypothesis, reference.text, "with a hypothesis are not in the reference"),
     ):
-        missing = all_of.keys() - others.keys() - set(unheard)
+        missing = side.keys() - counterpart.keys() - set(reference.unheard)
         if missing:
-            some = name_some(sorted(missing))
-            raise InputError(f"{name}: {len(missing)} of {len(all_of)} utterances {what}: {some}")
+            examples = name_some(sorted(missing))
+            raise InputError(f"{name}: {len(missing)} of {len(side)} utterances {what}: {examples}")
 
 
 # Neighbouring LM weights share most hypotheses.
@@ -77,31 +85,25 @@ _count = lru_cache(maxsize=200_000)(count_errors)
 
 
 def score_utterances(
-    reference: Text,
+    reference: Reference,
     hypothesis: Text,
     name: str | Path,
     costs: Costs,
     optional: frozenset[str] = frozenset(),
-    speakers: Mapping[str, str] | None = None,
     unknown: frozenset[str] = frozenset(),
-    unheard: Collection[str] = (),
 ) -> list[UtteranceScore]:
     """Score every utterance, in the order of the reference; `unknown` as for `leave_out`.
 
     Both sides must hold the same utterances; `name` says in the error whose hypotheses they are.
-    An utterance that `speakers` does not name is a speaker of its own. All words of one that is
-    `unheard` and has no hypothesis are deletions.
     """
-    check_same_utterances(reference, hypothesis, name, unheard)
-    speakers = speakers or {}
+    check_same_utterances(reference, hypothesis, name)
     scored = []
-    for utterance, words in reference.items():
+    for utterance, words in reference.text.items():
         # Tuples can be keys of the cache.
         ref, hyp = tuple(words), tuple(hypothesis.get(utterance, ()))
         counts = _count(ref, hyp, costs, optional, unknown)
-        scored.append(
-            UtteranceScore(utterance, speakers.get(utterance, utterance), counts, ref, hyp)
-        )
+        speaker = reference.speakers.get(utterance, utterance)
+        scored.append(UtteranceScore(utterance, speaker, counts, ref, hyp))
     return scored
 
 
@@ -121,7 +123,7 @@ class Sweep(Protocol):
 class TextSweep:
     """A set whose hypotheses are texts: its reference and the files of words, folded.
 
-    unheard: as for `score_utterances`.
+    unheard: as in `Reference`.
     """
 
     def __init__(
@@ -132,13 +134,13 @@ class TextSweep:
         phones: PhoneMap,
         unheard: Collection[str] = (),
     ) -> None:
-        self.name, self.costs, self._phones, self._unheard = name, costs, phones, unheard
+        self.name, self.costs, self._phones = name, costs, phones
         self.files = {UNWEIGHTED: paths.decode / "words.txt"}
         if paths.weighted:
             self.files = find_hypotheses(paths.decode)
         self.weights: Sequence[Weights] = list(self.files)
-        self.reference = self._read(paths.reference)
-        self.speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
+        speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
+        self.reference = Reference(self._read(paths.reference), speakers, unheard)
 
     def _read(self, path: Path) -> dict[str, list[str]]:
         return _fold_all(read_text(path), self._phones)
@@ -147,17 +149,15 @@ class TextSweep:
         """Every utterance of the reference against its hypothesis at these weights."""
         path = self.files[weights]
         reference, hypothesis = (
-            _fold_all(text, convention.phones) for text in (self.reference, self._read(path))
+            _fold_all(text, convention.phones) for text in (self.reference.text, self._read(path))
         )
         return score_utterances(
-            reference,
+            replace(self.reference, text=reference),
             hypothesis,
             path,
             self.costs,
             convention.optional,
-            self.speakers,
             self.unknown(convention) or frozenset(),
-            self._unheard,
         )
 
     def unknown(self, convention: Convention) -> frozenset[str] | None:
@@ -165,7 +165,7 @@ class TextSweep:
         if convention.vocabulary is None:
             return None
         # Only words that were said matter, and the vocabulary may be much larger.
-        words = {word for said in self.reference.values() for word in said}
+        words = {word for transcript in self.reference.text.values() for word in transcript}
         return frozenset(words - convention.vocabulary)
 
 
@@ -210,21 +210,6 @@ def choose_weights(sweep: Sweep, convention: Convention) -> Weights:
         return sum(u.counts.errors for u in sweep.utterances(weights, convention))
 
     return min(sweep.weights, key=lambda weights: (errors(weights), weights))
-
-
-def score_run(
-    sets: Mapping[str, SetPaths],
-    metric: Metric,
-    costs: Costs = "sclite",
-    phone_map: int | None = None,
-    oracle: bool = False,
-) -> dict[str, list[Score]]:
-    """Score decoded texts; see score_sweeps. `phone_map` folds TIMIT phones to 48 or 39 first."""
-    phones = timit_map(phone_map) if phone_map else {}
-    sweeps: dict[str, Sweep] = {
-        name: TextSweep(name, paths, costs, phones) for name, paths in sets.items()
-    }
-    return score_sweeps(sweeps, metric, costs, oracle=oracle)
 
 
 def score_sweeps(

@@ -12,7 +12,7 @@ NULL = "@"
 
 @dataclass(frozen=True)
 class Arc:
-    """A word on the arc; `before` are the arcs that it may follow, -1 for the start.
+    """A word on the arc; `predecessors` are the arcs that it may follow, -1 for the start.
 
     `token` is how it was written, in parentheses if it is marked as one that may be missing.
     """
@@ -20,11 +20,11 @@ class Arc:
     word: str
     token: str
     optional: bool
-    before: tuple[int, ...]
+    predecessors: tuple[int, ...]
 
 
 @dataclass
-class Network:
+class WordNetwork:
     """Arcs in topological order; `last` are those that may end it."""
 
     arcs: list[Arc] = field(default_factory=list)
@@ -38,12 +38,12 @@ class Network:
         self.last = (len(self.arcs) - 1,)
 
 
-def read_network(tokens: Sequence[str], optional: frozenset[str] = frozenset()) -> Network:
+def read_network(tokens: Sequence[str], optional: frozenset[str] = frozenset()) -> WordNetwork:
     """Read `a (b) { c d / @ } e`: b may be missing, `c d` may be missing together.
 
     The words in `optional` may be missing too. Alternations do not nest.
     """
-    network = Network()
+    network = WordNetwork()
     fork: tuple[int, ...] | None = None
     ends: list[int] = []
     for word in tokens:
@@ -102,7 +102,7 @@ def _pair_cost(a: Arc, b: Arc) -> int:
     return 0 if same_word(a.word, b.word) else 4000
 
 
-def _align_networks(ref: Network, hyp: Network) -> list[Edit]:
+def _align_networks(ref: WordNetwork, hyp: WordNetwork) -> list[Edit]:
     """Dynamic programming over pairs of arcs (SCTK net_dp.c); row and column 0 are the starts.
 
     Costs are those of sclite in thousandths.
@@ -121,11 +121,11 @@ def _align_networks(ref: Network, hyp: Network) -> list[Edit]:
 
 
 def _choose_cheapest(
-    ref: Network, hyp: Network, cost: list[list[int]], a: int, b: int
+    ref: WordNetwork, hyp: WordNetwork, cost: list[list[int]], a: int, b: int
 ) -> tuple[int, tuple[int, int]]:
     """The least cost of a cell and the cell before it; ties go to a pair, then to an insertion."""
-    rows = [i + 1 for i in ref.arcs[a - 1].before] if a else []
-    columns = [j + 1 for j in hyp.arcs[b - 1].before] if b else []
+    rows = [i + 1 for i in ref.arcs[a - 1].predecessors] if a else []
+    columns = [j + 1 for j in hyp.arcs[b - 1].predecessors] if b else []
     steps = []
     if a and b:
         pair = _pair_cost(ref.arcs[a - 1], hyp.arcs[b - 1])
@@ -141,7 +141,7 @@ def _choose_cheapest(
 
 
 def _trace(
-    ref: Network, hyp: Network, back: list[list[tuple[int, int]]], a: int, b: int
+    ref: WordNetwork, hyp: WordNetwork, back: list[list[tuple[int, int]]], a: int, b: int
 ) -> Iterator[Edit]:
     """The edits from the last cell to the first, without null alternatives."""
     while a or b:

@@ -1,4 +1,4 @@
-"""What the doctor says of one thing."""
+"""A check: the doctor's verdict on one thing."""
 
 import logging
 from collections.abc import Iterator
@@ -58,5 +58,5 @@ def format_gib(size: int) -> str:
 
 
 def describe_lacking(data: DataDir, missing: list[str], what: str) -> str:
-    """How many utterances of a set lack something, and which."""
+    """A sentence on the utterances of a set that lack something: how many, and which."""
     return f"{data.path}: {len(missing)} of {len(data.utt2spk)} lack {what}: {name_some(missing)}"

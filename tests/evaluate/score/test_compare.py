@@ -18,7 +18,7 @@ from bayes_asr.cli import compare as verb
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import ErrorCounts, tally
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore, read_scores, write_scores
-from bayes_asr.evaluate.score.sweeps import score_utterances
+from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from tests.support.nist_oracles import read_trn
 from tests.support.report_runs import make_score
 
@@ -28,7 +28,7 @@ NAMES = ("sysA", "sysB")
 
 def score(ref: Text, hyp: Text, convention: str = "plain") -> Score:
     speakers = {utterance: utterance.split("-")[0] for utterance in ref}
-    utterances = score_utterances(ref, hyp, "hyp", "sclite", frozenset(), speakers)
+    utterances = score_utterances(Reference(ref, speakers), hyp, "hyp", "sclite")
     return Score("test", "wer", convention, frozenset(), "sclite", 9.0, 0.0, utterances)
 
 

@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.config.merge import load
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.conventions import Convention, choose_conventions
-from bayes_asr.evaluate.score.counts import ErrorCounts, align, count_errors, leave_out
+from bayes_asr.evaluate.score.counts import ErrorCounts, align, count_errors, drop_unknown
 from bayes_asr.evaluate.score.phones import read_folding
 from bayes_asr.evaluate.score.scores import Metric, Score, read_scores, write_scores
 from bayes_asr.evaluate.score.sweeps import TextSweep, score_sweeps
@@ -73,7 +73,7 @@ def test_errors_at_unknown_words_are_left_out(
 ) -> None:
     found = count_errors(ref.split(), hyp.split(), "levenshtein", unknown=frozenset("X"))
     assert found == ErrorCounts(*counts)
-    assert leave_out(align(ref.split(), hyp.split()), frozenset()) == align(
+    assert drop_unknown(align(ref.split(), hyp.split()), frozenset()) == align(
         ref.split(), hyp.split()
     )
 

@@ -9,18 +9,18 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.detection import average_cost, detection_ratios, primary_cost_lre17
-from bayes_asr.evaluate.score.identification import Identified
+from bayes_asr.evaluate.score.identification import ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import read_scores, write_scores
 
 NAMES = ("de", "en", "fr", "pl")
 
 
-def made_up(seed: int = 1) -> Identified:
+def made_up(seed: int = 1) -> ClassifiedUtterances:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, 40)  # nobody speaks pl
     scores = rng.standard_normal((40, 4)) + 1.5 * np.eye(4)[labels]
     utterances = [f"u{number:02d}" for number in range(40)]
-    return Identified(NAMES, utterances, scores, scores.argmax(1), labels)
+    return ClassifiedUtterances(NAMES, utterances, scores, scores.argmax(1), labels)
 
 
 def test_ratios_are_those_of_likelihoods() -> None:
@@ -93,7 +93,7 @@ def test_confusions_and_durations_count_every_utterance_once() -> None:
 
 def test_compare_reads_classified_utterances(tmp_path: Path) -> None:
     a, b = made_up(), made_up(2)
-    b = Identified(NAMES, b.utterances, b.log_likelihoods_UL, b.decided_U, a.labels_U)
+    b = ClassifiedUtterances(NAMES, b.utterances, b.log_likelihoods_UL, b.decided_U, a.labels_U)
     speakers = {utt: utt[:2] for utt in a.utterances}
     scores = [one.score("test", speakers) for one in (a, b)]
     write_scores(scores[:1], tmp_path / "score_test.json")

@@ -14,7 +14,7 @@ from bayes_asr.cli import main
 from bayes_asr.evaluate.report.differences import compare_with_best
 from bayes_asr.evaluate.report.runs import find_systems
 from bayes_asr.evaluate.score.comparison import compare
-from bayes_asr.evaluate.score.pairs import FEWEST, warn_of_few
+from bayes_asr.evaluate.score.pairs import FEWEST, few_units_warning
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
 from tests.support.report_runs import make_score
 
@@ -47,7 +47,7 @@ def test_warning_names_the_least_p_that_exact_tests_have(number: int) -> None:
         np.mean([abs(np.dot(s, d)) >= d.sum() for s in itertools.product((-1, 1), repeat=number)]),
     ]
     assert least == pytest.approx([least[0]] * 3)
-    warning = warn_of_few(number, "speaker")
+    warning = few_units_warning(number, "speaker")
     assert (warning is not None) == (least[0] > 0.05) == (number < FEWEST)
     if warning:
         assert f"{number} speakers are few" in warning
@@ -88,7 +88,7 @@ def test_no_p_of_few_speakers_stands_alone(
     lines = [line for line in printed.splitlines() if "4 speakers" in line]
     marked = {re.split("  +", line)[0] for line in lines if "4 speakers (few)" in line}
     assert marked >= NORMAL
-    warning = warn_of_few(4, "speaker")
+    warning = few_units_warning(4, "speaker")
     assert printed.splitlines()[-1] == warning
     assert "points" in next(line for line in lines if "the set shows" in line)
     assert main(["compare", "--json", "--group", a, "--against", b]) == 0

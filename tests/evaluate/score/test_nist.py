@@ -17,7 +17,7 @@ from bayes_asr.evaluate.score.nist import (
     Segment,
     TimedTokens,
     Word,
-    deal,
+    assign_to_segments,
     filter_ctm,
     read_ctm,
     read_stm,
@@ -176,7 +176,7 @@ def test_what_is_written_of_alternations_is_read_again(tmp_path: Path) -> None:
 def test_words_go_to_the_segment_that_ends_after_their_middle() -> None:
     segments = [Segment(("r", "A"), "s", b, e, "") for b, e in ((0, 1), (2, 3), (3, 4))]
     words = [TimedTokens(("r", "A"), m, (f"w{m:g}",)) for m in (0.5, 1, 1.5, 2.9, 3, 9)]
-    assert deal(segments, words) == [["w0.5"], ["w1", "w1.5", "w2.9"], ["w3", "w9"]]
+    assert assign_to_segments(segments, words) == [["w0.5"], ["w1", "w1.5", "w2.9"], ["w3", "w9"]]
 
 
 def test_silent_channel_is_all_deletions(pair: tuple[Path, Path]) -> None:

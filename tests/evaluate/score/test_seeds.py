@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bayes_asr.evaluate.score.comparison import compare
-from bayes_asr.evaluate.score.seeds import deviate, spread_over_seeds
+from bayes_asr.evaluate.score.seeds import pooled_deviation, spread_over_seeds
 from tests.support.report_runs import make_score
 
 RATES = st.lists(st.floats(10, 40), min_size=2, max_size=6)
@@ -33,8 +33,10 @@ def test_deviation_is_that_within_groups_of_an_analysis_of_variance(
     systems: list[list[float]],
 ) -> None:
     within = sum(len(s) * np.var(s) for s in systems) / sum(len(s) - 1 for s in systems)
-    assert deviate(systems) == pytest.approx(np.sqrt(within), abs=1e-9)
-    assert deviate([*systems, [99.0]]) == pytest.approx(deviate(systems)), "one run has no spread"
+    assert pooled_deviation(systems) == pytest.approx(np.sqrt(within), abs=1e-9)
+    assert pooled_deviation([*systems, [99.0]]) == pytest.approx(pooled_deviation(systems)), (
+        "one run has no spread"
+    )
 
 
 def test_differences_between_systems_of_a_group_are_no_spread_over_seeds() -> None:
@@ -46,7 +48,7 @@ def test_differences_between_systems_of_a_group_are_no_spread_over_seeds() -> No
 
 
 def test_runs_without_seeds_have_no_spread() -> None:
-    assert deviate([[20.0], [30.0]]) is None
+    assert pooled_deviation([[20.0], [30.0]]) is None
     assert spread_over_seeds([[20.0]], [[30.0, 31.0]], SPEECH) is None
     same = spread_over_seeds([[20.0, 20.0]], [[20.0, 20.0]], SPEECH)
     assert same == (0, 1, (0, 0))

@@ -10,7 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.evaluate.score.glm import filter_words, read_glm
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
-from bayes_asr.evaluate.score.sweeps import score_utterances
+from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from bayes_asr.kaldi_io.binary import split_words
 from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_mapping, write_text
 from tests.support.report_runs import make_run
@@ -56,7 +56,7 @@ def test_scores_are_read_as_they_were_written(
 ) -> None:
     path = tmp_path_factory.mktemp("scores") / "score_test.json"
     utterances = score_utterances(
-        reference, dict.fromkeys(reference, hypothesis), "hyp", "sclite", frozenset()
+        Reference(reference), dict.fromkeys(reference, hypothesis), "hyp", "sclite", frozenset()
     )
     score = Score("test", "wer", "plain", frozenset(), "sclite", 3.0, 0.0, utterances)
     if not score.counts.tokens:
@@ -72,7 +72,8 @@ def test_what_score_accepts_report_and_compare_accept(
     (tmp_path / "a").mkdir()
     make_run(tmp_path / "a")
     text = {f"u{i}": [f"a{separator}b", "c"] for i, separator in enumerate(SEPARATORS)}
-    scored = score_utterances(text, {utt: ["c"] for utt in text}, "hyp", "sclite", frozenset())
+    hypothesis = {utt: ["c"] for utt in text}
+    scored = score_utterances(Reference(text), hypothesis, "hyp", "sclite")
     for name in ("dev", "test"):
         score = Score(name, "wer", "plain", frozenset(), "sclite", 3.0, 0.0, scored)
         write_scores([score], tmp_path / "a" / f"score_{name}.json")

@@ -12,9 +12,9 @@ from bayes_asr.evaluate.score.sweeps import (
     SetPaths,
     TextSweep,
     find_hypotheses,
-    score_run,
     score_sweeps,
 )
+from tests.support.score_texts import score_texts
 
 # Dev is best at weight 3, test at weight 1.
 DEV = {"d1": "sil aa b sil", "d2": "sil k sil"}
@@ -55,7 +55,7 @@ def sets(tmp_path: Path) -> dict[str, SetPaths]:
 
 
 def test_weights_come_from_dev_for_each_convention(sets: dict[str, SetPaths]) -> None:
-    scores = score_run(sets, "per")
+    scores = score_texts(sets, "per")
     for name, errors in {"dev": (2, 0), "test": (4, 2)}.items():
         strict, forgiving = scores[name]
         assert (strict.convention, forgiving.convention) == ("strict", "forgiving")
@@ -66,12 +66,12 @@ def test_weights_come_from_dev_for_each_convention(sets: dict[str, SetPaths]) ->
 
 
 def test_oracle_takes_the_best_of_each_set(sets: dict[str, SetPaths]) -> None:
-    strict = score_run(sets, "per", oracle=True)["test"][0]
+    strict = score_texts(sets, "per", oracle=True)["test"][0]
     assert (strict.lm_weight, strict.counts.errors) == (1.0, 0)
 
 
 def test_counts_of_utterances_add_up_to_the_pooled(sets: dict[str, SetPaths]) -> None:
-    for score in score_run(sets, "per")["test"]:
+    for score in score_texts(sets, "per")["test"]:
         entry = score.as_dict()
         for key in ("errors", "tokens", "substitutions", "insertions", "deletions"):
             assert entry[key] == sum(u[key] for u in entry["utterances"])
@@ -80,7 +80,7 @@ def test_counts_of_utterances_add_up_to_the_pooled(sets: dict[str, SetPaths]) ->
 
 
 def test_score_files_keep_everything(sets: dict[str, SetPaths], tmp_path: Path) -> None:
-    scores = score_run(sets, "per")["test"]
+    scores = score_texts(sets, "per")["test"]
     write_scores(scores, tmp_path / "score_test.json")
     assert read_scores(tmp_path / "score_test.json") == scores
     first = json.loads((tmp_path / "score_test.json").read_text())[0]
@@ -103,7 +103,7 @@ def test_altered_score_files_are_refused(
     sets: dict[str, SetPaths], tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     path = tmp_path / "score_test.json"
-    write_scores(score_run(sets, "per")["test"], path)
+    write_scores(score_texts(sets, "per")["test"], path)
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError, match=f"score_test.json.*{message}"):
         read_scores(path)
@@ -116,27 +116,27 @@ def test_empty_score_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_lines_name_the_convention_and_the_weights(sets: dict[str, SetPaths]) -> None:
-    strict, forgiving = score_run(sets, "per")["test"]
+    strict, forgiving = score_texts(sets, "per")["test"]
     assert strict.line().startswith("%PER 66.67 [ 4 / 6, 1 ins, 2 del, 1 sub ] test PER (strict)")
     assert forgiving.line().endswith("test PER (forgiving), LM weight 3, penalty 0.0")
 
 
 def test_words_have_one_convention(sets: dict[str, SetPaths]) -> None:
-    assert [s.convention for s in score_run(sets, "wer")["test"]] == ["plain"]
+    assert [s.convention for s in score_texts(sets, "wer")["test"]] == ["plain"]
 
 
 def test_phones_are_folded_on_both_sides(tmp_path: Path) -> None:
     sets = {"dev": write_set(tmp_path, {"u": "sil ix vcl q zh"}, {"1_0.0": {"u": "h# ih cl sh"}})}
-    assert score_run(sets, "per", phone_map=39)["dev"][0].counts.errors == 0
-    assert score_run(sets, "per", phone_map=48)["dev"][0].counts.errors == 3
-    assert score_run(sets, "per")["dev"][0].counts.tokens == 5
+    assert score_texts(sets, "per", phone_map=39)["dev"][0].counts.errors == 0
+    assert score_texts(sets, "per", phone_map=48)["dev"][0].counts.errors == 3
+    assert score_texts(sets, "per")["dev"][0].counts.tokens == 5
 
 
 def test_speakers_come_from_utt2spk(tmp_path: Path) -> None:
     paths = write_set(tmp_path, {"u": "a", "v": "b"}, {"1_0.0": {"u": "a", "v": "b"}})
     utt2spk = write_table(tmp_path / "utt2spk", {"u": "anna", "v": "bob"})
     sets = {"dev": SetPaths(paths.reference, paths.decode, utt2spk)}
-    utterances = score_run(sets, "wer")["dev"][0].utterances
+    utterances = score_texts(sets, "wer")["dev"][0].utterances
     assert [u.speaker for u in utterances] == ["anna", "bob"]
 
 
@@ -165,7 +165,7 @@ def test_weights_sort_by_number(tmp_path: Path) -> None:
 def test_no_utterance_vanishes(tmp_path: Path, table: dict[str, str], message: str) -> None:
     sets = {"dev": write_set(tmp_path, DEV, {"1_0.0": table})}
     with pytest.raises(InputError, match=message):
-        score_run(sets, "wer")
+        score_texts(sets, "wer")
 
 
 def test_test_must_be_decoded_at_the_weight_of_dev(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_test_must_be_decoded_at_the_weight_of_dev(tmp_path: Path) -> None:
         "test": write_set(tmp_path / "test", TEST, {"1_0.0": TEST}),
     }
     with pytest.raises(InputError, match=r"set test was not decoded at LM weight 3 and .* 0\.0"):
-        score_run(sets, "per")
+        score_texts(sets, "per")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_cannot_be_scored(
     sets: dict[str, SetPaths], metric: Metric, names: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        score_run({name: sets[name] for name in names}, metric)
+        score_texts({name: sets[name] for name in names}, metric)
 
 
 def test_empty_and_misnamed_folders(tmp_path: Path) -> None:
