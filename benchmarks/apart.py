@@ -17,8 +17,8 @@ import record
 
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.search.embedded import DecodeResult, choose_engine, decode_utterance
-from bayes_asr.decode.search.graph_dir import graph_files, load_network
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.graph_dir import graph_files, load_decoding_graph
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.kaldi_io.ark import iter_matrices
 
 
@@ -29,8 +29,8 @@ def cost_of(result: DecodeResult, scale: float) -> float:
 
 def compare(args: argparse.Namespace, beam: float) -> dict[str, Any]:
     """Decode with both graphs at a beam."""
-    networks = [load_network(graph, args.model) for graph in (args.composed, args.apart)]
-    options = DecodeOptions(args.acoustic_scale, beam, 7000, 200, 8.0, allow_partial=True)
+    networks = [load_decoding_graph(graph, args.model) for graph in (args.composed, args.apart)]
+    options = SearchOptions(args.acoustic_scale, beam, 7000, 200, 8.0, allow_partial=True)
     seconds, frames, utterances, differing, largest = [0.0, 0.0], 0, 0, 0, 0.0
     for number, (utt, loglikes) in enumerate(iter_matrices(args.loglikes)):
         if number % args.every:

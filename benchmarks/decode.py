@@ -28,8 +28,8 @@ import record
 from bayes_asr.base.programs import find_program, run_jobs
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
-from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
 from bayes_asr.kaldi_io.ark import iter_matrices
 
@@ -56,8 +56,8 @@ def time_golden(corpus: str, kind: str, data: Path, rounds: int) -> list[Row]:
     root = data / "kaldi" / corpus
     graph, model = root / "exp/tri3/graph", root / "exp/tri3_ali/final.mdl"
     loglikes = root / "golden/decode" / kind / "loglikes.ark"
-    options = DecodeOptions(SCALES[corpus, kind], 13.0, 7000, 200, 8.0, True)
-    network, items = load_network(graph, model), list(iter_matrices(loglikes))
+    options = SearchOptions(SCALES[corpus, kind], 13.0, 7000, 200, 8.0, True)
+    network, items = load_decoding_graph(graph, model), list(iter_matrices(loglikes))
 
     def run(engine: str) -> None:
         for utt, matrix in items:
@@ -95,7 +95,7 @@ def cpu_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in usage)
 
 
-def run_latgen(graph: Path, model: Path, loglikes: Path, options: DecodeOptions) -> None:
+def run_latgen(graph: Path, model: Path, loglikes: Path, options: SearchOptions) -> None:
     """Decode with Kaldi's program; its lattices are thrown away."""
     names = ("acoustic_scale", "beam", "max_active", "min_active", "lattice_beam")
     chosen = [f"--{name.replace('_', '-')}={getattr(options, name)}" for name in names]
@@ -172,7 +172,7 @@ def decode_long(engine: str, seconds: int, noise: float, beam: float) -> Row:
     rng = np.random.default_rng(0)
     network, pdfs = made_up_graph(rng)
     loglikes = made_up_speech(rng, pdfs, seconds * FRAMES_PER_SECOND, noise)
-    options = DecodeOptions(0.1, beam, 7000, 200, 8.0, allow_partial=True)
+    options = SearchOptions(0.1, beam, 7000, 200, 8.0, allow_partial=True)
     start, clock = peak_megabytes(), time.process_time()
     result = decode_utterance(network, "made-up", loglikes, options, ENGINES[engine])
     cpu = time.process_time() - clock

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.data.directories import locate
+from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import BACKENDS, decode_archive
 from bayes_asr.decode.search.graph_dir import graph_files
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.search.options import KALDI_DEFAULTS, SEARCH_KEYS
 from bayes_asr.decode.search.search_record import (
-    SEARCH,
     describe_differences,
     read_record,
 )
@@ -30,7 +31,6 @@ from bayes_asr.train.runs.configuration import CONFIG, read_configuration
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; names and defaults are those of latgen-faster-mapped."""
-    default = DecodeOptions()
     parser.add_argument("run", nargs="?", type=Path, help="run that fills in what is not given")
     parser.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
     parser.add_argument("--loglikes", metavar="SCP|ARK", help="log-likelihoods")
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--model", type=Path, help="final.mdl of the graph")
     parser.add_argument("--out", type=Path, help="folder for the results")
-    for name in SEARCH:
-        value = getattr(default, name)
+    for name in SEARCH_KEYS:
+        value = getattr(KALDI_DEFAULTS, name)
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=key(f"decode.{name}"), help=f"without a run: {value}")
     parser.add_argument(
@@ -81,28 +81,31 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{filled['loglikes']}: not there; run {forward} first")
     if args.backend == "kaldi" and args.shard:
         raise InputError("--shard is of the embedded backend; Kaldi's jobs have --nj and --cmd")
-    options = DecodeOptions(
+    options = replace(
+        KALDI_DEFAULTS,
         allow_partial=filled.get("allow_partial", False),
-        **{name: filled[name] for name in SEARCH if name in filled},
+        **{name: filled[name] for name in SEARCH_KEYS if name in filled},
+    )
+    job = DecodeJob(
+        str(filled["loglikes"]),
+        filled["graph"],
+        filled["model"],
+        options,
+        tuple(pair_weights(filled["lmwt"], filled["wip"])),
+        args.nj,
+        args.lm,
     )
     # The variable is the one that Kaldi's cmd.sh exports.
     cmd = os.environ.get("decode_cmd", "") if args.cmd is None else args.cmd  # noqa: SIM112
     in_shards = sharing(args, filled["out"], lambda: _list_inputs(args.run, filled))
-    with nullcontext() if args.backend == "kaldi" else in_shards as way:
+    with nullcontext() if args.backend == "kaldi" else in_shards as mapper:
         summary = decode_archive(
-            filled["loglikes"],
-            filled["graph"],
-            filled["model"],
+            job,
             filled["out"],
-            options,
-            lmwts=filled["lmwt"],
-            wips=filled["wip"],
-            nj=args.nj,
             backend=args.backend,
             cmd=cmd,
-            way=way,
+            mapper=mapper,
             recorded=bool(args.run),
-            lm=args.lm,
         )
         if args.run:
             _compare_with_dev(args.run, args.on, filled["out"])
@@ -149,5 +152,5 @@ def _from_run(run: Path, on: str | None) -> dict[str, Any]:
         "lmwt": list(config.decode.lm_weights),
         "wip": list(config.decode.insertion_penalties),
         "allow_partial": True,
-        **{name: getattr(config.decode, name) for name in SEARCH},
+        **{name: getattr(config.decode, name) for name in SEARCH_KEYS},
     }

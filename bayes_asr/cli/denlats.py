@@ -7,8 +7,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, processes, whole
 from bayes_asr.data.corpus.sets import is_labelled
-from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_record import SEARCH as OPTIONS
+from bayes_asr.decode.search.options import SEARCH_KEYS, SearchOptions
 from bayes_asr.tasks.lattices.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -33,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: both; where dev has no alignments, and is speakers held out of train, train",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of OUT/train and OUT/dev")
-    for name in OPTIONS:
+    for name in SEARCH_KEYS:
         usual = "that of the run's decoding"
         if name != "acoustic_scale":
-            usual = SEARCH.get(name, getattr(DecodeOptions, name))
+            usual = SEARCH.get(name, getattr(SearchOptions, name))
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=key(f"decode.{name}"), help=f"default: {usual}")
     parser.add_argument("--nj", type=processes, default=1, help="processes")
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
         write_weak_graph(args.run, args.lang, graph, args.order or ORDER)
     elif args.order:
         raise InputError("--order is of the model that --lang makes; leave it out with --graph")
-    given = {name: vars(args)[name] for name in OPTIONS if vars(args)[name] is not None}
+    given = {name: vars(args)[name] for name in SEARCH_KEYS if vars(args)[name] is not None}
     config = read_configuration(args.run)
     for on in args.on or ["train", *["dev"] * is_labelled(config, config.data.dev)]:
         folder = args.out / on

@@ -17,6 +17,7 @@ from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import data_with_stm, locate
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_record import (
     Record,
     describe_differences,
@@ -139,7 +140,8 @@ def _describe_other_searches(records: Mapping[str, Record | None], config: Confi
                 f" dev picks is not tuned for {name}; decode both alike"
             )
     try:
-        now = describe_search(locate(config.data.graph, config.data, "graph"), config.decode)
+        graph = locate(config.data.graph, config.data, "graph")
+        now = describe_search(graph, SearchOptions.from_config(config.decode))
     except (InputError, OSError):  # the graph may be gone: nothing needs it any more
         return
     apart = describe_differences(dev, now)

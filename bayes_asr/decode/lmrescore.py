@@ -14,9 +14,10 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
 from bayes_asr.decode.graph.ngram import Ngram, read_arpa
+from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.lattices.rescore import read_all
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows, write_lattices
-from bayes_asr.kaldi_io.text import END, START, WordSymbols
+from bayes_asr.kaldi_io.text import WordSymbols
 
 Histories = tuple[Ngram, Ngram]  # what the old model and the new one know of the words before
 

@@ -24,9 +24,9 @@ from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
 from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.loading import check_loglikes
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.inputs import check_loglikes
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.search_record import (
     describe_differences,
@@ -71,7 +71,7 @@ class Recogniser:
     network: LogLikelihoods
     graph: DecodingGraph
     words: dict[int, str]
-    options: DecodeOptions
+    options: SearchOptions
     weights: Weights
     engine: Engine
     speech: Speech | None
@@ -301,15 +301,7 @@ def _recogniser(
         return WritingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
     graph = other_graph or locate(config.data.graph, config.data, "graph")
     model = task_of(config).locate_model()
-    options = config.decode
-    search = DecodeOptions(
-        acoustic_scale=options.acoustic_scale,
-        beam=options.beam,
-        max_active=options.max_active,
-        min_active=options.min_active,
-        lattice_beam=options.lattice_beam,
-        allow_partial=True,
-    )
+    search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
     weights = weights or _choose_weights(run, graph, search, is_other=bool(other_graph))
     (chosen,) = pair_weights(*([weight] for weight in weights))
@@ -318,11 +310,11 @@ def _recogniser(
         speech = read_speech(graph, model)
     except (InputError, OSError) as error:
         LOGGER.warning("%s; times are rough", error)
-    graph_network = load_network(graph, model)
+    graph_network = load_decoding_graph(graph, model)
     return Recogniser(network, graph_network, words, search, chosen, choose_engine(), speech)
 
 
-def _choose_weights(run: Path, graph: Path, search: DecodeOptions, *, is_other: bool) -> Weights:
+def _choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: bool) -> Weights:
     """The LM weight and the penalty that dev chose with this graph, for the first convention.
 
     Where dev was decoded with another one, its choice says nothing: those of the search then.

@@ -12,12 +12,12 @@ from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result, fi
 from bayes_asr.decode.graph.transducers import sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.loading import build_network, check_loglikes
+from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.openfst import Fst
 
 MAX_WALKS = 10  # through a graph, to find one that is short enough
 HASH_BASE = 7853  # Kaldi's StringHasher
@@ -59,7 +59,7 @@ class Aligner:
         if graph.ilabel.max(initial=0) >= len(self.costs):
             raise InputError(f"{utt}: its graph is of another model; compile the graphs again")
         graph = replace(graph, weight=graph.weight + self.costs[graph.ilabel])
-        network = build_network(graph, self.model, utt)
+        network = build_decoding_graph(graph, self.model, utt)
         # The columns of the log-likelihoods are those of the pdfs in this graph, without gaps.
         pdfs, column = np.unique(network.column, return_inverse=True)
         network = replace(network, column=column.astype(np.int32), num_pdfs=len(pdfs))

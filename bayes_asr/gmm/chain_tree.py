@@ -35,7 +35,7 @@ from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
+from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.jobs import find_alignments
@@ -47,6 +47,7 @@ from bayes_asr.kaldi_io.mdl import (
     read_topology,
     read_transition_model,
 )
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import write_lines
 from bayes_asr.kaldi_io.tree import Tree, read_tree, write_tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst

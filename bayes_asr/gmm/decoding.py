@@ -17,10 +17,10 @@ from bayes_asr.data.features.front_end import FEATURES, read_analysis
 from bayes_asr.data.features.streams import report_lacking
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.lattices.paths import pair_weights
-from bayes_asr.decode.search.archive import write_folder
+from bayes_asr.decode.search.archive import write_decoding
 from bayes_asr.decode.search.embedded import choose_engine
-from bayes_asr.decode.search.job import Decoded, DecodeJob, Summary
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, DecodeSummary
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
 from bayes_asr.gmm.features import (
@@ -38,7 +38,7 @@ from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.scp import Moves
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir, write_lines
 
-SEARCH = DecodeOptions(
+SEARCH = SearchOptions(
     acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True
 )
 """Options of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
@@ -66,7 +66,7 @@ def decode_data(
     graph: Path,
     model_dir: Path,
     out: Path,
-    options: DecodeOptions = SEARCH,
+    options: SearchOptions = SEARCH,
     *,
     adaptation: Adaptation | None = None,
     lmwts: Sequence[float] = LM_WEIGHTS,
@@ -76,7 +76,7 @@ def decode_data(
     open_pipe: OpenPipe | None = None,
     raw: bool = False,
     moves: Moves = (),
-) -> Summary:
+) -> DecodeSummary:
     """Decode a data directory with the GMM `model_dir`/final.mdl and the features it reads.
 
     raw: the data directory holds these already, so that nothing is done to them. moves: as in
@@ -107,7 +107,7 @@ def decode_data(
         "frontend": None if adaptation else read_analysis(task.data),
     }
     try:
-        return write_folder(job, decoder, Path(out), record)
+        return write_decoding(job, decoder, Path(out), record)
     finally:
         open_models.cache_clear()
 
@@ -127,7 +127,7 @@ class GmmDecoder:
         """Take the names of the groups, and their results in the same order."""
         self._names, self._decoded = names, decoded
 
-    def decode(self, job: DecodeJob, directory: Path) -> Iterator[Decoded]:
+    def decode(self, job: DecodeJob, directory: Path) -> Iterator[DecodedUtterance]:
         """Yield every utterance and write `directory`/lat.1.gz; at the end trans.1 and num_jobs."""
         transforms: dict[str, np.ndarray] = {}
 

@@ -8,8 +8,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.fst import Fst, read_fst
+from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import Tree
 

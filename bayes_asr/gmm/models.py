@@ -9,9 +9,9 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.graph_dir import load_network
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodeJob
-from bayes_asr.decode.search.loading import check_loglikes
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.gmm.features import SpeakerFeatures
 from bayes_asr.gmm.likelihood import log_likelihoods
@@ -41,7 +41,7 @@ class Models:
     ) -> "Models":
         """Read graph and models; InputError where they do not fit each other or the features."""
         transitions, mixtures = read_gmm(job.model)
-        network = load_network(job.graph, job.model)
+        network = load_decoding_graph(job.graph, job.model)
         features.check_dimension(mixtures.dim, job.model)
         unadapted_gmm = mixtures if unadapted == job.model else read_gmm(unadapted)[1]
         if (

@@ -38,9 +38,10 @@ from bayes_asr.gmm.progress import (
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
 from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.fst import Fst, iter_fsts, write_fsts
+from bayes_asr.kaldi_io.fst import iter_fsts, write_fsts
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_data_dir, read_symbols
 
 ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"

@@ -1,4 +1,4 @@
-"""OpenFst FSTs over the tropical semiring as arrays, alone in a file or in archives.
+"""Files of OpenFst: an FST alone, or archives of them.
 
 OpenFst: fst/const-fst.h, fst/vector-fst.h. Archives hold FSTs by utterance,
 such as the training graphs fsts.N.gz of Kaldi's scripts.
@@ -6,16 +6,14 @@ such as the training graphs fsts.N.gz of Kaldi's scripts.
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from bayes_asr.base.files import replacing, writing
-from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader, check_name, open_bytes
-from bayes_asr.kaldi_io.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
+from bayes_asr.kaldi_io.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE, Fst
 
 SYMBOLS_MAGIC = 2125658996
 HAS_SYMBOLS, IS_ALIGNED = (1, 2), 4
@@ -35,35 +33,6 @@ VECTOR_STATE = struct.Struct("<fq")  # final weight, number of arcs
 WORD = 4
 GZIP_LEVEL = 1  # the fastest: graphs are written once and read in every pass
 STATE_WORDS, ARC_WORDS = VECTOR_STATE.size // WORD, ARC.itemsize // WORD
-
-
-@loadable
-@dataclass(frozen=True)
-class Fst:
-    """A weighted transducer of S states and A arcs, arcs sorted by source state; weights are costs.
-
-    `final` float32 [S], infinite where a state is not final; `offsets` int64 [S + 1]: the arcs of
-    state s are offsets[s]:offsets[s + 1] of `ilabel`, `olabel`, `nextstate` int32 [A] and
-    `weight` float32 [A]. `start` is -1 in an FST without states.
-    """
-
-    start: int
-    final: np.ndarray
-    offsets: np.ndarray
-    ilabel: np.ndarray
-    olabel: np.ndarray
-    weight: np.ndarray
-    nextstate: np.ndarray
-
-    @property
-    def num_states(self) -> int:
-        """The number of states S."""
-        return len(self.final)
-
-    @property
-    def num_arcs(self) -> int:
-        """The number of arcs A."""
-        return len(self.ilabel)
 
 
 def read_fst(path: Path) -> Fst:

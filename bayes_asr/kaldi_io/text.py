@@ -13,7 +13,6 @@ from bayes_asr.kaldi_io.binary import OpenPipe, iter_lines, read_pairs
 from bayes_asr.kaldi_io.scp import Moves, read_scp
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
-EPSILON, BACKOFF, START, END = "<eps>", "#0", "<s>", "</s>"  # in a words.txt, beside the words
 
 
 def read_text(path: Path) -> dict[str, list[str]]:

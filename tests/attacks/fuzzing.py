@@ -30,7 +30,7 @@ from bayes_asr.evaluate.score.phones import read_phone_map
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matrices
-from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
+from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
@@ -40,6 +40,7 @@ from bayes_asr.kaldi_io.mdl import (
     write_transition_model,
 )
 from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.scp import read_scp
 from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree, write_tree

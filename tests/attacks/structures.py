@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.lattice import CompactLattice
+from bayes_asr.kaldi_io.openfst import Fst
 
 USUAL = (0.0, 0.5, -0.25, 1.0, 3.0, 7.5)
 BEYOND = (np.inf, -np.inf, np.nan, 1e30, -1e30, 3e38, -3e38, 1e-45)

@@ -17,7 +17,7 @@ from bayes_asr.config.explain import explain
 from bayes_asr.config.merge import load
 from bayes_asr.config.ranges import Within
 from bayes_asr.config.schema import iter_typed_keys
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import SearchOptions
 from tests.attacks.extremes import COMMANDS, EXTREMES, numeric_keys, numeric_options, parser_of
 
 
@@ -112,7 +112,7 @@ def test_keys_lend_their_ranges_to_options() -> None:
     assert key("decode.beam").range == key("decode.lattice_beam").range == Within(1e-3, 1e6)
     assert key("decode.lm_weights") == Number(float, Within(1e-3, 1e3))
     with pytest.raises(InputError, match="lattice_beam is 1e-45; it must be a number between"):
-        DecodeOptions(lattice_beam=1e-45)
+        SearchOptions(lattice_beam=1e-45)
 
 
 def test_set_takes_several_settings() -> None:

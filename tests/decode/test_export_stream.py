@@ -11,8 +11,8 @@ import pytest
 import bayes_asr
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
-from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.kaldi_io.text import read_symbols
 from tests.data.sound.test_audio import riff
 from tests.decode.test_transcribe import (
@@ -68,8 +68,8 @@ def test_example_hears_what_the_whole_utterance_says(root: Path, tmp_path: Path)
     network = bayes_asr.load(root / "run")
     features = Analysis("fbank", bands=24)(spoken.samples[:, 0])
     loglikes = network(features).numpy()
-    given = (DecodeOptions(allow_partial=True), choose_engine())
-    whole = decode_utterance(load_network(graph, model), "whole", loglikes, *given)
+    given = (SearchOptions(allow_partial=True), choose_engine())
+    whole = decode_utterance(load_decoding_graph(graph, model), "whole", loglikes, *given)
     names = {number: word for word, number in read_symbols(graph / "words.txt").items()}
     assert whole.words
     assert done.stdout.split() == [names[word] for word in whole.words]

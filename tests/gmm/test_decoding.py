@@ -14,8 +14,10 @@ from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Cluster, Shard, ShardWrittenError
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.graph.transducers import build_fst
+from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.archive import decode_archive
+from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.decoding import SEARCH, decode_data
@@ -56,7 +58,8 @@ def decode_likelihoods(spoken: Spoken, out: Path) -> None:
     scores = ((u, log_likelihoods(spoken.mixtures, x)) for u, x in spoken.features.items())
     write_matrices(scores, out / "loglikes.ark")
     model = spoken.model / "final.mdl"
-    decode_archive(out / "loglikes.ark", spoken.graph, model, out, SEARCH, **GRID)
+    grid = tuple(pair_weights(**GRID))
+    decode_archive(DecodeJob(str(out / "loglikes.ark"), spoken.graph, model, SEARCH, grid), out)
 
 
 def assert_same(one: Path, other: Path) -> None:

@@ -16,7 +16,7 @@ from bayes_asr.cli import main
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.ngram import read_arpa
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.gmm.alignment import Aligner, align_all, boost_silence, equal_alignment
 from bayes_asr.gmm.decoding import decode_data
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline
@@ -36,7 +36,7 @@ pytestmark = NEEDS_KALDI
 STAGES = ("mono", "tri1", "tri2", "tri3")
 UTTERANCES = 12  # of the training set, which are aligned
 DECODED = 3  # of them, in a narrow beam: phones are decoded slowly
-SEARCH = DecodeOptions(
+SEARCH = SearchOptions(
     acoustic_scale=0.083333, beam=9.0, max_active=1000, lattice_beam=4.0, allow_partial=True
 )
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
+from bayes_asr.kaldi_io.fst import read_fst, write_fst
+from bayes_asr.kaldi_io.openfst import Fst
 
 GRAPHS = [(c, g) for c in ("timit_sample", "an4") for g in ("mono", "tri3")]
 ARRAYS = ("final", "offsets", "ilabel", "olabel", "weight", "nextstate")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search.determinize import determinize
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search import search
 from bayes_asr.kaldi_io.lattice import (
     CompactLattice,
@@ -31,7 +31,7 @@ from tests.support.decode_cases import assert_same_arrays, random_network, rows,
 def real_lattices(seed: int) -> tuple[Lattice, CompactLattice]:
     network = random_network(seed)
     loglikes = np.random.default_rng(seed).normal(0, 2, (8, 8)).astype(np.float32)
-    options = DecodeOptions(1.0, beam=30.0, lattice_beam=3.0, min_active=0, allow_partial=True)
+    options = SearchOptions(1.0, 30.0, UNLIMITED, 0, 3.0, allow_partial=True)
     lattice, _ = search(network, loglikes, options)
     assert lattice is not None
     return lattice, determinize(lattice, network.phone_start, 3.0)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
 from bayes_asr.kaldi_io.ark import iter_matrices
-from bayes_asr.kaldi_io.fst import Fst, write_fst
+from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 
 SCALES = {
@@ -43,8 +44,8 @@ class Golden:
     def loglikes(self) -> Path:
         return self.folder / "loglikes.ark"
 
-    def options(self, setting: str) -> DecodeOptions:
-        return DecodeOptions(acoustic_scale=self.scale, allow_partial=True, **SETTINGS[setting])
+    def options(self, setting: str) -> SearchOptions:
+        return SearchOptions(acoustic_scale=self.scale, allow_partial=True, **SETTINGS[setting])
 
     def network(self) -> DecodingGraph:
         return load(self.graph, self.model)
@@ -64,7 +65,7 @@ class Golden:
 
 @cache
 def load(graph: Path, model: Path) -> DecodingGraph:
-    return load_network(graph, model)
+    return load_decoding_graph(graph, model)
 
 
 def golden_case(kaldi_corpus: Callable[[str], Path], corpus: str, kind: str) -> Golden:

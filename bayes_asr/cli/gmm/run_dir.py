@@ -11,7 +11,8 @@ from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.config.merge import load
-from bayes_asr.decode.search.search_record import SEARCH, Record, read_record
+from bayes_asr.decode.search.options import SEARCH_KEYS
+from bayes_asr.decode.search.search_record import Record, read_record
 from bayes_asr.evaluate.score.sweeps import find_hypotheses
 from bayes_asr.train.runs.configuration import CONFIG
 from bayes_asr.train.runs.record import name_blas
@@ -43,7 +44,7 @@ def write_run(run: Path, config: Sequence[Path], settings: Sequence[str]) -> Non
 def list_settings(decoded: Path, record: Record) -> list[str]:
     """The keys of a configuration in which the decoding of mixtures differs from a network's."""
     lm_weights, penalties = zip(*find_hypotheses(decoded), strict=True)
-    found = {f"decode.{name}": record.get(name) for name in SEARCH} | {
+    found = {f"decode.{name}": record.get(name) for name in SEARCH_KEYS} | {
         "decode.lm_weights": sorted(set(lm_weights)),
         "decode.insertion_penalties": sorted(set(penalties)),
         "data.graph": [record.get("graph")],

@@ -8,7 +8,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 
 NARROW = 0.01  # lattice beam: only the best path is asked for
@@ -27,7 +27,7 @@ class AlignOptions:
     retry_beam: float = 40.0
     transition_scale: float = 1.0
     self_loop_scale: float = 0.1
-    min_active: int = DecodeOptions.min_active
+    min_active: int = SearchOptions.min_active
     strict: bool = False
     rescue: bool = False
 
@@ -75,10 +75,10 @@ def find_path(
 
 
 @cache
-def _list_searches(options: AlignOptions) -> list[DecodeOptions]:
+def _list_searches(options: AlignOptions) -> list[SearchOptions]:
     """The searches to try, one after the other."""
     widest = max(options.beam, options.retry_beam)
-    loose = DecodeOptions(options.acoustic_scale, widest, lattice_beam=NARROW)
+    loose = SearchOptions(options.acoustic_scale, widest, UNLIMITED, lattice_beam=NARROW)
     tight = replace(loose, min_active=options.min_active, strict=options.strict)
     searches = [replace(tight, beam=beam) for beam in sorted({options.beam, widest})]
     return [*searches, loose] if options.rescue else searches

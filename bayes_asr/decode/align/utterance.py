@@ -11,7 +11,7 @@ from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result, fi
 from bayes_asr.decode.align.transcript import Speech, build_transcript_fst, read_speech
 from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.loading import build_network, check_loglikes
+from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 
 Source = tuple[Path, Path, str | None]  # the arguments of read_speech
 _speech_of = cache(read_speech)  # once in each process
@@ -34,7 +34,7 @@ def align_utterance(
         graph = build_transcript_fst(words, speech, *scales)
     except InputError as error:
         raise InputError(f"{utt}: {error}") from None
-    network = build_network(graph, speech.model, utt)
+    network = build_decoding_graph(graph, speech.model, utt)
     loglikes, said = check_loglikes(network, utt, loglikes), f"its {len(words)} words"
     return find_path(utt, network, loglikes, options, engine, said)
 

@@ -15,8 +15,8 @@ from bayes_asr.decode.graph.transition_index import (
     index_transitions,
     window_pdfs,
 )
-from bayes_asr.kaldi_io.fst import Fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.tree import Tree
 
 ENTRY = -1

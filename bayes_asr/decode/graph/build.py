@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, replacing
-from bayes_asr.decode.graph.hmm import add_self_loops, build_hmm_fst
+from bayes_asr.decode.graph.compose import compose_graph
 from bayes_asr.decode.graph.lang import Lang, fit_lexicon
 from bayes_asr.decode.graph.lexicon import (
     Pronunciation,
@@ -21,17 +19,11 @@ from bayes_asr.decode.graph.lexicon import (
     number_words,
 )
 from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst
-from bayes_asr.decode.graph.transducers import (
-    drop_labels,
-    from_kaldifst,
-    load_kaldifst,
-    sort_arcs,
-    sources,
-    to_kaldifst,
-)
-from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
+from bayes_asr.decode.graph.transducers import BACKOFF, EPSILON
+from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
-from bayes_asr.kaldi_io.text import BACKOFF, EPSILON, read_symbols, write_lines, write_mapping
+from bayes_asr.kaldi_io.openfst import Fst
+from bayes_asr.kaldi_io.text import read_symbols, write_lines, write_mapping
 from bayes_asr.kaldi_io.tree import Tree
 
 OF_LANG = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")
@@ -147,68 +139,6 @@ def _join_grammar(
     if hclg.num_states == 0:
         raise InputError("lexicon and language model have no sentence in common")
     return Graph(hclg, separate, words, phones, model.num_pdfs, stand_ins, foreign, [])
-
-
-def compose_graph(
-    lexicon: Fst,
-    grammar: Fst | None,
-    disambiguation: Sequence[int],
-    model: TransitionModel,
-    tree: Tree,
-    transition_scale: float = 1.0,
-    self_loop_scale: float = 0.1,
-) -> tuple[Fst, list[int]]:
-    """Return HCLG, and the transition-ids that stood for disambiguation symbols in Ha.
-
-    H o min(det(C o min(det(L o G)))) of Mohri, Pereira & Riley (2002), as in Kaldi's mkgraph.sh.
-    Without grammar it is HCL, which writes #0 wherever a grammar may back off, by any number of
-    steps. `disambiguation` holds the phone-ids of #0, #1, ... in `lexicon` and `grammar`.
-    """
-    kaldifst = load_kaldifst()
-    if grammar is None:
-        lg = to_kaldifst(back_off_once(lexicon, disambiguation), "olabel")
-    else:
-        lg = kaldifst.compose(to_kaldifst(lexicon, "olabel"), to_kaldifst(grammar, "ilabel"))
-    # In the log semiring, which keeps the graph stochastic. Without a grammar the words have no
-    # probabilities, and a sum over them would be their number.
-    sums = {"use_log": grammar is not None}
-    kaldifst.determinize_star(lg, **sums)
-    kaldifst.minimize_encoded(lg)
-    clg, windows = kaldifst.compose_context(list(disambiguation), tree.width, tree.center, lg)
-    kaldifst.arcsort(clg, "ilabel")
-    hmms, stand_ins = build_hmm_fst(windows, model, tree, transition_scale)
-    hclg = kaldifst.compose(to_kaldifst(hmms, "olabel"), clg)
-    # Disambiguation symbols keep HCLG determinizable; they become epsilons before it is minimized.
-    kaldifst.determinize_star(hclg, **sums)
-    hclg = to_kaldifst(drop_labels(from_kaldifst(hclg), stand_ins), "ilabel")
-    kaldifst.minimize_encoded(hclg)
-    # Self-loops come last: with them the graph would be larger in every step before.
-    return add_self_loops(from_kaldifst(hclg), model, self_loop_scale), stand_ins
-
-
-def back_off_once(lexicon: Fst, disambiguation: Sequence[int]) -> Fst:
-    """L without loops of #0: it is read at most once before a word.
-
-    A state with such a loop gets a twin, to which #0 leads and from which all its other arcs leave
-    too. With any number of #0 to come, HCL could not be made deterministic.
-    """
-    source = sources(lexicon)
-    loops = (lexicon.nextstate == source) & np.isin(lexicon.ilabel, disambiguation)
-    looping = np.unique(source[loops])
-    twin = np.full(lexicon.num_states, -1)
-    twin[looping] = lexicon.num_states + np.arange(len(looping))
-    copied = (twin[source] >= 0) & ~loops
-    return sort_arcs(
-        source=np.concatenate([source, twin[source[copied]]]),
-        ilabel=np.concatenate([lexicon.ilabel, lexicon.ilabel[copied]]),
-        olabel=np.concatenate([lexicon.olabel, lexicon.olabel[copied]]),
-        weight=np.concatenate([lexicon.weight, lexicon.weight[copied]]),
-        nextstate=np.concatenate(
-            [np.where(loops, twin[source], lexicon.nextstate), lexicon.nextstate[copied]]
-        ),
-        final=np.concatenate([lexicon.final, lexicon.final[looping]]),
-        start=lexicon.start,
-    )
 
 
 def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:

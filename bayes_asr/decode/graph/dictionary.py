@@ -7,8 +7,8 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
+from bayes_asr.decode.graph.transducers import EPSILON
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import EPSILON
 
 LEXICONS = ("lexiconp.txt", "lexicon.txt")
 BY_CONTEXT = "lexiconp_silprob.txt"  # with pauses as likely as each word makes them

@@ -10,11 +10,11 @@ from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.lexicon import Pronunciation, mark_positions, read_lexicon
-from bayes_asr.decode.graph.transducers import sources
+from bayes_asr.decode.graph.transducers import EPSILON, sources
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import STATES, TransitionModel, build_monophone_model
-from bayes_asr.kaldi_io.text import EPSILON, read_symbols
+from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree
 
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh

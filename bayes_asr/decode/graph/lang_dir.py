@@ -16,10 +16,10 @@ from bayes_asr.decode.graph.lexicon import (
     number_words,
 )
 from bayes_asr.decode.graph.topology import build_topology, write_topology
-from bayes_asr.decode.graph.transducers import sort_by_output
+from bayes_asr.decode.graph.transducers import BACKOFF, EPSILON, sort_by_output
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import write_fst
-from bayes_asr.kaldi_io.text import BACKOFF, EPSILON, write_lines, write_mapping
+from bayes_asr.kaldi_io.text import write_lines, write_mapping
 
 PLACES = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}
 BOUNDARIES = "word_boundary.txt"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.graph.transducers import Arc, build_fst
+from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc, build_fst
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.fst import Fst
-from bayes_asr.kaldi_io.text import BACKOFF, END, EPSILON, START
+from bayes_asr.kaldi_io.openfst import Fst
 
 RESERVED = (EPSILON, BACKOFF, START, END)
 

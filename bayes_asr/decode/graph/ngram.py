@@ -15,10 +15,9 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
-from bayes_asr.decode.graph.transducers import Arc, build_fst
+from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc, build_fst
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.fst import Fst
-from bayes_asr.kaldi_io.text import BACKOFF, END, EPSILON, START
+from bayes_asr.kaldi_io.openfst import Fst
 
 LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)

@@ -15,7 +15,7 @@ import numpy as np
 from bayes_asr.base.elementary import exp_scalar, log_scalar
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.transducers import PhoneAcceptor, PhoneArc, sort_by_output
-from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.openfst import Fst
 
 DECIMALS = 3  # to which equal costs agree: Kaldi's kDelta is 1/1024
 State = tuple[int, int]  # of L composed with the transcript: state of L, words that are passed

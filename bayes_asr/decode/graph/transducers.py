@@ -1,16 +1,13 @@
-"""Transducers of graph building: FSTs of arcs, sorted arcs, FSTs of kaldifst."""
+"""Transducers of graph building: FSTs of arcs, and their arcs sorted and relabelled."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.fst import Fst, read_fst, write_fst
+from bayes_asr.kaldi_io.openfst import Fst
 
+EPSILON, BACKOFF, START, END = "<eps>", "#0", "<s>", "</s>"  # of words.txt, beside the words
 Arc = tuple[int, int, int, float, int]  # source, input label, output label, cost, next state
 PhoneArc = tuple[int, int, float, int]  # source, phone-id, cost, next state
 
@@ -75,33 +72,3 @@ def drop_labels(fst: Fst, labels: Sequence[int]) -> Fst:
     return replace(
         fst, ilabel=np.where(np.isin(fst.ilabel, labels), 0, fst.ilabel).astype(np.int32)
     )
-
-
-def load_kaldifst() -> Any:
-    """The module kaldifst, or InputError saying how to get it."""
-    try:
-        import kaldifst
-    except ImportError as error:
-        raise InputError(
-            f"building a graph needs kaldifst: pip install kaldifst ({error})"
-        ) from error
-    return kaldifst
-
-
-def to_kaldifst(fst: Fst, sort: str) -> Any:
-    """The same FST as a kaldifst object, its arcs sorted by "ilabel" or "olabel"."""
-    kaldifst = load_kaldifst()
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "fst"
-        write_fst(fst, path, "vector")
-        converted = kaldifst.StdVectorFst.read(str(path))
-    kaldifst.arcsort(converted, sort)
-    return converted
-
-
-def from_kaldifst(fst: Any) -> Fst:
-    """The arrays of a kaldifst object."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "fst"
-        fst.write(str(path))
-        return read_fst(path)

@@ -1,4 +1,4 @@
-"""A lattice as the determinization reads it: arcs labelled with words, and phones among them."""
+"""Lattices as acceptors for the determinization: arcs labelled with words, and with phones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,13 +49,13 @@ class Acceptor:
 
     def leaving(self, state: int) -> Iterator[Arc]:
         """Yield the arcs of a state."""
-        own = slice(self.offsets[state], self.offsets[state + 1])
+        span = slice(self.offsets[state], self.offsets[state + 1])
         return zip(
-            self.label[own].tolist(),
-            self.tid[own].tolist(),
-            self.graph[own],
-            self.acoustic[own],
-            self.nextstate[own].tolist(),
+            self.label[span].tolist(),
+            self.tid[span].tolist(),
+            self.graph[span],
+            self.acoustic[span],
+            self.nextstate[span].tolist(),
             strict=True,
         )
 
@@ -72,6 +72,7 @@ def renumber(arcs: AcceptorArcs, final_graph: np.ndarray, final_acoustic: np.nda
     order = topological_order(offsets, arcs.nextstate[rows], 0)
     if order is None:
         raise InputError("the lattice has a cycle")
+    # States that are not reached keep the number -1, and their arcs sort to the front.
     number = np.full(states, -1, np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
     source = number[arcs.source]
@@ -103,19 +104,20 @@ def insert_phones(lattice: Lattice, phone_start: np.ndarray, first_phone: int) -
     word, phone = lattice.olabel, phone_start[lattice.ilabel]
     phone[: lattice.offsets[1]] = 0
     source = np.repeat(np.arange(lattice.num_states, dtype=np.int32), np.diff(lattice.offsets))
+    # An arc with a word and a phone becomes two, by a new state between them.
     both = (word > 0) & (phone > 0)
     split = int(both.sum())
     between = np.arange(lattice.num_states, lattice.num_states + split, dtype=np.int32)
     target = lattice.nextstate.astype(np.int32)
     target[both] = between
-    spoken = first_phone + phone
-    nothing = np.zeros(split, np.float32)
+    phone_label = first_phone + phone
+    zeros = np.zeros(split, np.float32)
     arcs = AcceptorArcs(
         np.concatenate([source, between]),
-        np.concatenate([np.where((phone > 0) & ~both, spoken, word), spoken[both]]),
+        np.concatenate([np.where((phone > 0) & ~both, phone_label, word), phone_label[both]]),
         np.concatenate([lattice.ilabel, np.zeros(split, np.int32)]),
-        np.concatenate([lattice.graph, nothing]),
-        np.concatenate([lattice.acoustic, nothing]),
+        np.concatenate([lattice.graph, zeros]),
+        np.concatenate([lattice.acoustic, zeros]),
         np.concatenate([target, lattice.nextstate[both]]),
     )
     no_end = np.full(split, np.inf, np.float32)
@@ -127,24 +129,24 @@ def insert_phones(lattice: Lattice, phone_start: np.ndarray, first_phone: int) -
 
 
 def backward_costs(acceptor: Acceptor) -> list[float]:
-    """Return the cost of the cheapest way from each state to the end of a path."""
+    """Return the cost of the cheapest path from each state to an end."""
     costs = (acceptor.final_graph.astype(np.float64) + acceptor.final_acoustic).tolist()
     cost = (acceptor.graph.astype(np.float64) + acceptor.acoustic).tolist()
-    after, offsets = acceptor.nextstate.tolist(), acceptor.offsets
+    target, offsets = acceptor.nextstate.tolist(), acceptor.offsets
     for state in range(len(costs) - 1, -1, -1):
         for arc in range(offsets[state], offsets[state + 1]):
-            costs[state] = min(costs[state], cost[arc] + costs[after[arc]])
+            costs[state] = min(costs[state], cost[arc] + costs[target[arc]])
     return costs
 
 
 def forward_costs(acceptor: Acceptor) -> list[float]:
-    """Return the cost of the cheapest way from the start to each state."""
+    """Return the cost of the cheapest path from the start to each state."""
     costs = [0.0] + [float("inf")] * (len(acceptor.final_graph) - 1)
     cost = (acceptor.graph.astype(np.float64) + acceptor.acoustic).tolist()
-    after, offsets = acceptor.nextstate.tolist(), acceptor.offsets
-    for state, here in enumerate(costs):
+    target, offsets = acceptor.nextstate.tolist(), acceptor.offsets
+    for state, forward in enumerate(costs):
         for arc in range(offsets[state], offsets[state + 1]):
-            costs[after[arc]] = min(costs[after[arc]], here + cost[arc])
+            costs[target[arc]] = min(costs[target[arc]], forward + cost[arc])
     return costs
 
 
@@ -154,12 +156,12 @@ def prune_acceptor(acceptor: Acceptor, beam: float) -> Acceptor:
     cutoff = backward[0] + beam
     source = acceptor.sources()
     through = forward[source] + (acceptor.graph.astype(np.float64) + acceptor.acoustic)
-    kept = through + backward[acceptor.nextstate] <= cutoff
+    within = through + backward[acceptor.nextstate] <= cutoff
     columns = (acceptor.label, acceptor.tid, acceptor.graph, acceptor.acoustic, acceptor.nextstate)
     ending = forward + (acceptor.final_graph.astype(np.float64) + acceptor.final_acoustic)
     over = ending > cutoff
     return renumber(
-        AcceptorArcs(source[kept], *(column[kept] for column in columns)),
+        AcceptorArcs(source[within], *(column[within] for column in columns)),
         np.where(over, np.float32(np.inf), acceptor.final_graph),
         np.where(over, np.float32(np.inf), acceptor.final_acoustic),
     )

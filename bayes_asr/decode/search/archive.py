@@ -3,7 +3,7 @@
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,18 +14,16 @@ from bayes_asr.base.files import discard, replacing, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
-from bayes_asr.decode.lattices.paths import pair_weights
-from bayes_asr.decode.search.job import Decoded, DecodeJob, Decoder, Summary
+from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, Decoder, DecodeSummary
 from bayes_asr.decode.search.kaldi import KaldiDecoder
-from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.decode.search.search_record import NAME, Record, describe_search, write_record
+from bayes_asr.decode.search.search_record import RECORD, Record, describe_search, write_record
 from bayes_asr.decode.search.workers import EmbeddedDecoder, start_decoding
 from bayes_asr.kaldi_io.text import WordSymbols, write_text
 
 LOG = logging.getLogger(__name__)
 BACKENDS = ("embedded", "kaldi")
 SCRATCH = ".decode."
-KEPT = ("lat.*.gz", "trans.*", "num_jobs")  # of what a decoder leaves; Kaldi's names
+OUTPUTS = ("lat.*.gz", "trans.*", "num_jobs")  # of a decoder; Kaldi's names
 MOST_NAMED = 5  # failed utterances in the message; all are in the log
 
 
@@ -37,81 +35,73 @@ def choose_decoder(backend: str, logs: Path, cmd: str = "") -> Decoder:
 
 
 def decode_archive(
-    loglikes: Path | str,
-    graph: Path,
-    model: Path,
+    job: DecodeJob,
     out: Path,
-    options: DecodeOptions,
     *,
-    lmwts: Sequence[float] = (),
-    wips: Sequence[float] = (0.0,),
-    nj: int = 1,
     backend: str = "embedded",
     cmd: str = "",
-    way: Mapper | None = None,
+    mapper: Mapper | None = None,
     recorded: bool = False,
-    lm: Path | None = None,
-) -> Summary:
-    """Decode every utterance of an ark or scp of log-likelihoods [T, num_pdfs], unscaled.
+) -> DecodeSummary:
+    """Decode every utterance of a job.
 
-    Reads `graph`/HCLG.fst or HCL.fst and G.fst, `graph`/words.txt and the transition model of
-    `model`; with `lm` that in the place of G.fst (`graph_dir.graph_files`).  Writes in `out`
-    words.txt, costs.txt (graph cost, unscaled acoustic cost), lat.N.gz (word lattices with unscaled
-    acoustic costs) and a words.lmwtW.wipP.txt for each pair of weights.  Every utterance appears in
-    every text file; one without a surviving path has no words and infinite costs.  Raises
-    InputError at once for a graph, model and width that do not fit, and at the end, when all the
-    others are written, for utterances that could not be decoded, which it names.  By a `way` the
-    embedded decoder computes in shards.  recorded: whether what the best weights depend on is noted
+    Reads `job.graph`/HCLG.fst or HCL.fst and G.fst (`graph_dir.graph_files`), `job.graph`/words.txt
+    and the transition model of `job.model`.  Writes in `out` words.txt, costs.txt (graph cost,
+    unscaled acoustic cost), lat.N.gz (word lattices with unscaled acoustic costs) and a
+    words.lmwtW.wipP.txt for each pair of weights.  Every utterance appears in every text file; one
+    without a surviving path has no words and infinite costs.  Raises InputError at once for a
+    graph, model and width that do not fit, and at the end, when all the others are written, for
+    utterances that could not be decoded, which it names.  By a `mapper` the embedded decoder
+    computes in shards.  recorded: whether the record of the search (`search_record`) is written
     beside the words.
     """
-    out, grid = Path(out), tuple(pair_weights(lmwts, wips))
-    job = DecodeJob(str(loglikes), Path(graph), Path(model), options, grid, nj, lm)
     decoder = choose_decoder(backend, out / "log", cmd)
-    if way:
-        decoder = EmbeddedDecoder(start_decoding(job, way))
-    return write_folder(job, decoder, out, {} if recorded else None)
+    if mapper:
+        decoder = EmbeddedDecoder(start_decoding(job, mapper))
+    return write_decoding(job, decoder, out, {} if recorded else None)
 
 
-def write_folder(job: DecodeJob, decoder: Decoder, out: Path, noted: Record | None) -> Summary:
+def write_decoding(
+    job: DecodeJob, decoder: Decoder, out: Path, entries: Record | None
+) -> DecodeSummary:
     """Decode all of a job and write the folder `out`, as `decode_archive`.
 
-    noted: what is noted beside the settings of the search; None: nothing is.
+    entries: of the record, beside the settings of the search; None: no record is written.
     """
     symbols = WordSymbols(job.graph / "words.txt")
-    summary, done = Summary(), []
-    with alone_in(out), _scratch(out) as folder:
-        decoding = decoder.decode(job, folder)
-        for decoded in follow(decoding, "decode"):
+    summary, results = DecodeSummary(), []
+    with alone_in(out), _scratch(out) as scratch:
+        for decoded in follow(decoder.decode(job, scratch), "decode"):
             count(summary, decoded)
-            done.append(decoded)
+            results.append(decoded)
         with together(out):
-            discard(out / NAME)  # what it says is not of these words
-            if noted is not None:
-                write_record({**describe_search(job.graph, job.options, job.lm), **noted}, out)
-            write_hypotheses(done, job, symbols, out)
-            put_files(folder, out)
+            discard(out / RECORD)  # an earlier one is not of these words
+            if entries is not None:
+                write_record({**describe_search(job.graph, job.options, job.lm), **entries}, out)
+            write_hypotheses(results, job, symbols, out)
+            move_files(scratch, out)
     if summary.failed:
-        named = "; ".join(summary.failed[:MOST_NAMED])
-        more = " and others, see the log" if len(summary.failed) > MOST_NAMED else ""
+        names = "; ".join(summary.failed[:MOST_NAMED])
+        suffix = " and others, see the log" if len(summary.failed) > MOST_NAMED else ""
         raise InputError(
-            f"{len(summary.failed)} of {summary.utterances} utterances failed: {named}{more}"
+            f"{len(summary.failed)} of {summary.utterances} utterances failed: {names}{suffix}"
         )
     return summary
 
 
 @contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
-    """A folder inside `out` while the block lasts; those that killed jobs have left go first."""
-    for left in out.glob(f"{SCRATCH}*"):
-        shutil.rmtree(left)
-    with tempfile.TemporaryDirectory(dir=out, prefix=SCRATCH) as folder:
-        yield Path(folder)
+    """A folder inside `out` while the block lasts; those of killed jobs are removed first."""
+    for stale in out.glob(f"{SCRATCH}*"):
+        shutil.rmtree(stale)
+    with tempfile.TemporaryDirectory(dir=out, prefix=SCRATCH) as scratch:
+        yield Path(scratch)
 
 
-def put_files(folder: Path, out: Path) -> None:
-    """Move what a decoder has left to its place; of an earlier decoding nothing of it stays."""
-    for pattern in KEPT:
-        fresh = {path.name: path for path in folder.glob(pattern)}
+def move_files(scratch: Path, out: Path) -> None:
+    """Move a decoder's files to their place; those of an earlier decoding are removed."""
+    for pattern in OUTPUTS:
+        fresh = {path.name: path for path in scratch.glob(pattern)}
         for stale in out.glob(pattern):
             if stale.name not in fresh:
                 discard(stale)
@@ -120,26 +110,28 @@ def put_files(folder: Path, out: Path) -> None:
                 path.replace(temporary)
 
 
-def write_hypotheses(done: list[Decoded], job: DecodeJob, symbols: WordSymbols, out: Path) -> None:
+def write_hypotheses(
+    results: list[DecodedUtterance], job: DecodeJob, symbols: WordSymbols, out: Path
+) -> None:
     """Write words, costs, and the words at each point of the grid; other points' files go away."""
 
     def write_words(path: Path, hypotheses: list[list[int]]) -> Path:
-        named = zip(done, hypotheses, strict=True)
-        write_text(((one.utt, [symbols[word] for word in words]) for one, words in named), path)
+        pairs = zip(results, hypotheses, strict=True)
+        write_text(((r.utt, [symbols[word] for word in words]) for r, words in pairs), path)
         return path
 
-    write_words(out / "words.txt", [one.words for one in done])
-    costs = ((one.utt, [f"{one.graph_cost:.7g}", f"{one.acoustic_cost:.7g}"]) for one in done)
+    write_words(out / "words.txt", [result.words for result in results])
+    costs = ((r.utt, [f"{r.graph_cost:.7g}", f"{r.acoustic_cost:.7g}"]) for r in results)
     write_text(costs, out / "costs.txt")
     fresh = [
-        write_words(out / f"words.lmwt{lmwt:g}.wip{wip:.1f}.txt", [one.sweep[k] for one in done])
+        write_words(out / f"words.lmwt{lmwt:g}.wip{wip:.1f}.txt", [r.sweep[k] for r in results])
         for k, (lmwt, wip) in enumerate(job.grid)
     ]
     for stale in set(out.glob("words.lmwt*.wip*.txt")) - set(fresh):
         discard(stale)
 
 
-def count(summary: Summary, decoded: Decoded) -> None:
+def count(summary: DecodeSummary, decoded: DecodedUtterance) -> None:
     """Add an utterance to the summary, and name it in the log if something is wrong with it."""
     summary.utterances += 1
     summary.frames += decoded.frames

@@ -16,7 +16,7 @@ from bayes_asr.base.shared_library import (
     view_of,
 )
 from bayes_asr.decode.search import options as defaults
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph, GrammarArcs
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 
@@ -202,7 +202,7 @@ def number_labels(network: DecodingGraph, num_labels: int) -> dict[str, np.ndarr
 
 
 def search(
-    network: DecodingGraph, loglikes: np.ndarray, options: DecodeOptions
+    network: DecodingGraph, loglikes: np.ndarray, options: SearchOptions
 ) -> tuple[Lattice | None, bool]:
     """Do what `lattice.search` does: scaled log-likelihoods [T, num_pdfs] float32 to a lattice."""
     graph, grammar = graph_view(network), None

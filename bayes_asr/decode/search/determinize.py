@@ -64,29 +64,29 @@ class Strings:
 
     def labels(self, string: int, skip: int = 0) -> list[int]:
         """Return the transition-ids of a string but for the first `skip`."""
-        found = []
+        tids = []
         for _ in range(self.depth[string] - skip):
-            found.append(self.label[string])
+            tids.append(self.label[string])
             string = self.parent[string]
-        return found[::-1]
+        return tids[::-1]
 
-    def concatenate(self, first: int, second: int, skip: int = 0) -> int:
-        """Return `first` followed by `second` without its first `skip` labels."""
-        if skip == 0 and first == EMPTY:
-            return second
-        for tid in self.labels(second, skip):
-            first = self.extend(first, tid)
-        return first
+    def concatenate(self, prefix: int, suffix: int, skip: int = 0) -> int:
+        """Return `prefix` followed by `suffix` without its first `skip` labels."""
+        if skip == 0 and prefix == EMPTY:
+            return suffix
+        for tid in self.labels(suffix, skip):
+            prefix = self.extend(prefix, tid)
+        return prefix
 
-    def common_prefix(self, first: int, second: int) -> int:
+    def common_prefix(self, a: int, b: int) -> int:
         """Return the longest common prefix of two strings: their common ancestor."""
         parent, depth = self.parent, self.depth
-        while first != second:
-            if depth[first] >= depth[second]:
-                first = parent[first]
+        while a != b:
+            if depth[a] >= depth[b]:
+                a = parent[a]
             else:
-                second = parent[second]
-        return first
+                b = parent[b]
+        return a
 
     def count_live(self, needed: set[int]) -> int:
         """Return how many strings remain if only those `needed` and their prefixes are."""
@@ -111,39 +111,39 @@ class Strings:
 
 @dataclass
 class Subset:
-    """A state of the result: where in the input it may be, what it costs to come here, its arcs."""
+    """A state of the result: its states of the input, the cost of coming here, its arcs."""
 
     elements: list[Element]
     forward: float
     arcs: list[OutputArc] = field(default_factory=list)
 
 
-Found = tuple[int, int, Cost, Cost]  # state of the result, then string and weight left over
+Target = tuple[int, int, Cost, Cost]  # state of the result, residual string, graph, acoustic
 
 
 class SubsetTable:
-    """Finds what belongs to a subset: equal states and strings, weights within the tolerance.
+    """Targets of subsets, found by equal states and strings and weights within the tolerance.
 
     Of several the one stored last counts, as in Kaldi's hash table.
     """
 
     def __init__(self) -> None:
         """Begin empty."""
-        self.rows: dict[tuple[int, ...], list[tuple[list[Element], Found]]] = {}
+        self.rows: dict[tuple[int, ...], list[tuple[list[Element], Target]]] = {}
 
-    def row(self, subset: list[Element]) -> list[tuple[list[Element], Found]]:
+    def row(self, subset: list[Element]) -> list[tuple[list[Element], Target]]:
         """Return the entries with the same states and strings."""
         key = tuple([number for element in subset for number in element[:2]])
         return self.rows.setdefault(key, [])
 
-    def find(self, subset: list[Element]) -> Found | None:
-        """Return what was stored with an equal subset."""
-        for known, found in reversed(self.row(subset)):
+    def find(self, subset: list[Element]) -> Target | None:
+        """Return the target that is stored for an equal subset."""
+        for stored, target in reversed(self.row(subset)):
             if all(
                 abs((a[2] + a[3]) - (b[2] + b[3])) <= TOLERANCE
-                for a, b in zip(known, subset, strict=True)
+                for a, b in zip(stored, subset, strict=True)
             ):
-                return found
+                return target
         return None
 
 
@@ -159,7 +159,7 @@ class Determinizer:
     """One pass of determinization over an acceptor; `run` leaves the result in `subsets`."""
 
     def __init__(self, acceptor: Acceptor, beam: float) -> None:
-        """Compute the cheapest way from each state to an end; paths past `beam` are cut."""
+        """Compute the cheapest path from each state to an end; paths past `beam` are cut."""
         self.acceptor, self.strings, self.beam = acceptor, Strings(), beam
         self.subsets: list[Subset] = []
         self.minimal, self.initial = SubsetTable(), SubsetTable()
@@ -181,50 +181,53 @@ class Determinizer:
             _, _, owner, label, elements = heapq.heappop(self.queue)
             forward = self.subsets[owner].forward
             elements, string, graph, acoustic = self.normalize(elements)
-            state, rest, more_graph, more_acoustic = self.reach(
+            state, residual, residual_graph, residual_acoustic = self.reach(
                 elements, forward + cost_of(graph, acoustic)
             )
-            string = self.strings.concatenate(string, rest)
-            arc = (label, string, graph + more_graph, acoustic + more_acoustic, state)
+            string = self.strings.concatenate(string, residual)
+            arc = (label, string, graph + residual_graph, acoustic + residual_acoustic, state)
             self.subsets[owner].arcs.append(arc)
             self.arcs += 1
         return self.beam
 
-    def reach(self, elements: list[Element], forward: float) -> Found:
-        """Return the state that the normalized `elements` lead to, and what is left over."""
-        found = self.initial.find(elements)
-        if found is None:
+    def reach(self, elements: list[Element], forward: float) -> Target:
+        """Return the state that the normalized `elements` lead to, and the residual of the arc."""
+        # Two tables: subsets before the closure (cheap to look up, and most are there), and after.
+        target = self.initial.find(elements)
+        if target is None:
             closed, string, graph, acoustic = self.normalize(self.close(elements))
-            known = self.minimal.find(closed)
-            if known is None:
+            same = self.minimal.find(closed)
+            if same is None:
                 state = self.add_subset(closed, forward + cost_of(graph, acoustic))
             else:
-                state = known[0]
-            found = (state, string, graph, acoustic)
-            self.initial.row(elements).append((elements, found))
+                state = same[0]
+            target = (state, string, graph, acoustic)
+            self.initial.row(elements).append((elements, target))
             self.elements += len(elements)
-        return found
+        return target
 
     def close(self, elements: list[Element]) -> list[Element]:
         """Follow arcs without label; keep the states that end or have labelled arcs."""
         leaving, strings = self.acceptor.leaving, self.strings
+        # States are topologically sorted: in their order each is final when it is taken.
         best = {element[0]: element for element in elements}
         heap = [element[0] for element in elements]
         heapq.heapify(heap)
         while heap:
             state, string, graph, acoustic = best[heapq.heappop(heap)]
-            for label, tid, arc_graph, arc_acoustic, after in leaving(state):
+            for label, tid, arc_graph, arc_acoustic, target in leaving(state):
                 if label:
                     continue
                 new_graph, new_acoustic = graph + arc_graph, acoustic + arc_acoustic
-                old = best.get(after)
+                old = best.get(target)
                 if old is None:
-                    heapq.heappush(heap, after)
+                    heapq.heappush(heap, target)
+                # Strings are only compared, and made, where the costs do not decide.
                 elif new_graph + new_acoustic > old[2] + old[3]:
                     continue
-                new = (after, strings.extend(string, tid), new_graph, new_acoustic)
+                new = (target, strings.extend(string, tid), new_graph, new_acoustic)
                 if old is None or strings.prefers(new, old):
-                    best[after] = new
+                    best[target] = new
         return [best[state] for state in sorted(best) if self.speaks[state]]
 
     def normalize(self, elements: list[Element]) -> tuple[list[Element], int, Cost, Cost]:
@@ -238,11 +241,11 @@ class Determinizer:
                 cheapest = element
         _, _, graph, acoustic = cheapest
         skip = strings.depth[prefix]
-        rest = [
+        residuals = [
             (state, strings.concatenate(EMPTY, string, skip), g - graph, a - acoustic)
             for state, string, g, a in elements
         ]
-        return rest, prefix, graph, acoustic
+        return residuals, prefix, graph, acoustic
 
     def add_subset(self, elements: list[Element], forward: float) -> int:
         """Make a new state of the result: its final weight, and tasks for its labels."""
@@ -260,8 +263,8 @@ class Determinizer:
         for state, string, graph, acoustic in subset.elements:
             ending = self.acceptor.final_graph[state]
             if ending < np.inf:
-                more = self.acceptor.final_acoustic[state]
-                new = (state, string, graph + ending, acoustic + more)
+                ending_acoustic = self.acceptor.final_acoustic[state]
+                new = (state, string, graph + ending, acoustic + ending_acoustic)
                 if best is None or self.strings.prefers(new, best):
                     best = new
         if best is not None and cost_of(best[2], best[3]) + subset.forward <= self.cutoff:
@@ -271,18 +274,19 @@ class Determinizer:
     def plan_arcs(self, number: int) -> None:
         """Queue one task for each label that leaves the subset within the beam."""
         subset, strings, backward = self.subsets[number], self.strings, self.backward
-        ways: dict[int, dict[int, Element]] = {}
+        targets: dict[int, dict[int, Element]] = {}
         for state, string, graph, acoustic in subset.elements:
-            for label, tid, arc_graph, arc_acoustic, after in self.acceptor.leaving(state):
+            for label, tid, arc_graph, arc_acoustic, target in self.acceptor.leaving(state):
                 if not label:
                     continue
-                elements = ways.setdefault(label, {})
+                elements = targets.setdefault(label, {})
                 longer = strings.extend(string, tid)
-                new = (after, longer, graph + arc_graph, acoustic + arc_acoustic)
-                if after not in elements or strings.prefers(new, elements[after]):
-                    elements[after] = new
-        for label in sorted(ways):
-            reached = [ways[label][state] for state in sorted(ways[label])]
+                new = (target, longer, graph + arc_graph, acoustic + arc_acoustic)
+                if target not in elements or strings.prefers(new, elements[target]):
+                    elements[target] = new
+        for label in sorted(targets):
+            reached = [targets[label][state] for state in sorted(targets[label])]
+            # As in A*: the cost so far, and the exact cost from here to the cheapest end.
             least = min(cost_of(g, a) + backward[state] for state, _, g, a in reached)
             priority = subset.forward + least
             if priority <= self.cutoff:
@@ -291,24 +295,25 @@ class Determinizer:
 
     def is_too_large(self) -> bool:
         """Tell whether Kaldi would stop here; strings that nothing needs any more do not count."""
-        rest = self.arcs * ARC_BYTES + self.elements * ELEMENT_BYTES
+        arc_bytes = self.arcs * ARC_BYTES + self.elements * ELEMENT_BYTES
         strings = len(self.strings.parent) - 1
-        if rest + (strings - self.garbage) * STRING_BYTES <= defaults.MAX_BYTES:
+        if arc_bytes + (strings - self.garbage) * STRING_BYTES <= defaults.MAX_BYTES:
             return False
+        # Mark and sweep: strings that arcs, tables and tasks name, and their prefixes.
         needed = {arc[1] for subset in self.subsets for arc in subset.arcs}
-        known = [entry for row in self.initial.rows.values() for entry in row]
-        needed |= {found[1] for _, found in known}
+        entries = [entry for row in self.initial.rows.values() for entry in row]
+        needed |= {target[1] for _, target in entries}
         lists = [subset.elements for subset in self.subsets]
-        lists += [task[4] for task in self.queue] + [elements for elements, _ in known]
+        lists += [task[4] for task in self.queue] + [elements for elements, _ in entries]
         needed |= {element[1] for elements in lists for element in elements}
         live = self.strings.count_live(needed)
         self.garbage = strings - live
-        return rest + live * STRING_BYTES > defaults.MAX_BYTES * 0.8
+        return arc_bytes + live * STRING_BYTES > defaults.MAX_BYTES * 0.8
 
 
-def drop_phones(done: Deterministic, first_phone: int) -> Acceptor:
+def drop_phones(deterministic: Deterministic, first_phone: int) -> Acceptor:
     """Return the result of the first pass as an acceptor of words, one transition-id an arc."""
-    states = len(done.arcs)
+    states = len(deterministic.arcs)
     ends: dict[int, tuple[Cost, Cost]] = {}
     columns: tuple[array, ...] = tuple(array(kind) for kind in "iiiffi")
 
@@ -316,22 +321,23 @@ def drop_phones(done: Deterministic, first_phone: int) -> Acceptor:
         for column, value in zip(columns, arc, strict=True):
             column.append(value)
 
-    for number, arcs in enumerate(done.arcs):
-        for label, string, graph, acoustic, after in arcs:
-            tids = done.strings.labels(string)
+    # A string of n transition-ids becomes n arcs, by new states; the first bears word and costs.
+    for number, arcs in enumerate(deterministic.arcs):
+        for label, string, graph, acoustic, target in arcs:
+            tids = deterministic.strings.labels(string)
             word = label if label < first_phone else 0
-            if after < 0 and not tids:
+            if target < 0 and not tids:
                 ends[number] = (graph, acoustic)
                 continue
-            if after < 0:
-                after = states + len(tids) - 1
-                ends[after] = (NOTHING, NOTHING)
+            if target < 0:
+                target = states + len(tids) - 1
+                ends[target] = (NOTHING, NOTHING)
             state = number
             for tid in tids[:-1]:
                 add(state, word, tid, graph, acoustic, states)
                 word, graph, acoustic, state, states = 0, NOTHING, NOTHING, states, states + 1
-            add(state, word, tids[-1] if tids else 0, graph, acoustic, after)
-            states = max(states, after + 1)
+            add(state, word, tids[-1] if tids else 0, graph, acoustic, target)
+            states = max(states, target + 1)
     final = np.full((2, states), np.inf, np.float32)
     for number, weight in ends.items():
         final[:, number] = weight
@@ -349,25 +355,26 @@ def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> Compa
 
 def determinize_acceptor(acceptor: Acceptor, beam: float) -> Deterministic:
     """Run one pass; where memory sets a much tighter beam, prune the input to about that, retry."""
-    for tried in range(1, MAX_TRIES + 1):
-        done = Determinizer(acceptor, beam)
-        reached = done.run()
-        if reached >= beam * RETRY_CUTOFF or tried == MAX_TRIES:
+    # Kaldi: DeterminizeLatticePhonePruned's loop over retry_cutoff.
+    for attempt in range(1, MAX_TRIES + 1):
+        determinizer = Determinizer(acceptor, beam)
+        reached = determinizer.run()
+        if reached >= beam * RETRY_CUTOFF or attempt == MAX_TRIES:
             break
         beam = max(beam * math.sqrt(max(reached, 0.0) / beam), 0.5 * beam)
         acceptor = prune_acceptor(acceptor, beam)
-    done.strings.known.clear()  # nothing is added any more, and it is the largest part
-    return Deterministic([subset.arcs for subset in done.subsets], done.strings)
+    determinizer.strings.known.clear()  # nothing is added any more, and it is the largest part
+    return Deterministic([subset.arcs for subset in determinizer.subsets], determinizer.strings)
 
 
-def compact_lattice(done: Deterministic) -> CompactLattice:
+def compact_lattice(deterministic: Deterministic) -> CompactLattice:
     """Return the result as arrays, topologically sorted, without states that lead nowhere."""
-    rows = [[arc for arc in row if arc[4] >= 0] for row in done.arcs]
+    rows = [[arc for arc in row if arc[4] >= 0] for row in deterministic.arcs]
     none = (0, EMPTY, Cost(np.inf), Cost(np.inf), -1)
-    ends = [next((arc for arc in row if arc[4] < 0), none) for row in done.arcs]
+    ends = [next((arc for arc in row if arc[4] < 0), none) for row in deterministic.arcs]
     arcs = [arc for row in rows for arc in row]
-    tids = [done.strings.labels(arc[1]) for arc in arcs]
-    final_tids = [done.strings.labels(end[1]) for end in ends]
+    tids = [deterministic.strings.labels(arc[1]) for arc in arcs]
+    final_tids = [deterministic.strings.labels(end[1]) for end in ends]
     lattice = CompactLattice(
         offsets=row_offsets(rows),
         word=np.array([arc[0] for arc in arcs], np.int32),

@@ -10,7 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search import best_arcs, search
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, scale_acoustic
@@ -56,10 +56,10 @@ def choose_engine() -> Engine:
 
 
 def decode_utterance(
-    network: DecodingGraph,
+    graph: DecodingGraph,
     utt: str,
     loglikes: np.ndarray,
-    options: DecodeOptions,
+    options: SearchOptions,
     engine: Engine,
 ) -> DecodeResult:
     """Decode unscaled log-likelihoods [T, num_pdfs], which network.check_loglikes has passed.
@@ -67,28 +67,28 @@ def decode_utterance(
     Without a path to a final state there are no words, or with allow_partial those of the best
     path that goes as far as any.
     """
-    lattice, reached = search_lattice(network, loglikes, options, engine)
-    return read_lattice(network, utt, lattice, reached, options, engine)
+    lattice, reached = search_lattice(graph, loglikes, options, engine)
+    return read_lattice(graph, utt, lattice, reached, options, engine)
 
 
 def search_lattice(
-    network: DecodingGraph, loglikes: np.ndarray, options: DecodeOptions, engine: Engine
+    graph: DecodingGraph, loglikes: np.ndarray, options: SearchOptions, engine: Engine
 ) -> tuple[Lattice | None, bool]:
     """Search for a state-level lattice; None without the words that `decode_utterance` gives.
 
     Its acoustic costs are scaled.  Also returns whether its paths end in final states.
     """
     scaled = np.float32(options.acoustic_scale) * loglikes
-    lattice, reached = engine.search(network, scaled, options)
+    lattice, reached = engine.search(graph, scaled, options)
     return (lattice if reached or options.allow_partial else None), reached
 
 
 def read_lattice(
-    network: DecodingGraph,
+    graph: DecodingGraph,
     utt: str,
     lattice: Lattice | None,
     reached: bool,
-    options: DecodeOptions,
+    options: SearchOptions,
     engine: Engine,
 ) -> DecodeResult:
     """Return the best path and the word lattice of a state-level lattice with scaled costs."""
@@ -97,16 +97,16 @@ def read_lattice(
     scale = float(np.float32(options.acoustic_scale))
     arcs, last = engine.best_arcs(lattice)
     words, tids = lattice.olabel[arcs], lattice.ilabel[arcs]
-    graph = lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[last]
-    acoustic = lattice.acoustic[arcs].sum(dtype=np.float64) / scale
-    check_precision(lattice, arcs, options.lattice_beam, f"{network.name}: {utt}")
-    compact = engine.determinize(lattice, network.phone_start, options.lattice_beam)
+    graph_cost = lattice.graph[arcs].sum(dtype=np.float64) + lattice.final_graph[last]
+    acoustic_cost = lattice.acoustic[arcs].sum(dtype=np.float64) / scale
+    check_precision(lattice, arcs, options.lattice_beam, f"{graph.name}: {utt}")
+    compact = engine.determinize(lattice, graph.phone_start, options.lattice_beam)
     return DecodeResult(
         utt,
         words[words > 0].tolist(),
         tids[tids > 0],
-        float(graph),
-        float(acoustic),
+        float(graph_cost),
+        float(acoustic_cost),
         reached,
         scale_acoustic(compact, 1.0 / scale),
     )

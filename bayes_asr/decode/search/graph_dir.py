@@ -1,16 +1,18 @@
-"""The decoding graph of a folder: which files it is, and the network that the search walks."""
+"""The decoding graph of a folder: its files, read and checked for the search."""
 
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
-from bayes_asr.decode.search.loading import build_network
-from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, say_left_out
+from bayes_asr.decode.graph.transducers import BACKOFF
+from bayes_asr.decode.search.inputs import build_decoding_graph
+from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, warn_left_out
 from bayes_asr.decode.search.search_graph import DecodingGraph
-from bayes_asr.kaldi_io.fst import Fst, read_fst
+from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import BACKOFF, read_symbols
+from bayes_asr.kaldi_io.openfst import Fst
+from bayes_asr.kaldi_io.text import read_symbols
 
 
 def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
@@ -19,9 +21,9 @@ def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
     lm: an ARPA file or an FST in place of the G.fst in the folder. InputError where it is given to
     a graph that is composed already.
     """
-    composed, apart = (Path(graph_dir) / name for name in ("HCLG.fst", "HCL.fst"))
-    if is_there(apart) and (lm or not is_there(composed)):
-        return [apart, lm or Path(graph_dir) / "G.fst"]
+    composed, uncomposed = (Path(graph_dir) / name for name in ("HCLG.fst", "HCL.fst"))
+    if is_there(uncomposed) and (lm or not is_there(composed)):
+        return [uncomposed, lm or Path(graph_dir) / "G.fst"]
     if lm:
         raise InputError(
             f"{graph_dir}: has no HCL.fst to compose with {lm}; bayes-asr graph --apart writes it"
@@ -29,25 +31,25 @@ def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
     return [composed]
 
 
-def load_network(graph_dir: Path, model: Path, lm: Path | None = None) -> DecodingGraph:
+def load_decoding_graph(graph_dir: Path, model: Path, lm: Path | None = None) -> DecodingGraph:
     """Read the files of a graph (`graph_files`) and the transition model of `model`."""
     path, *grammar = graph_files(graph_dir, lm)
     transitions = read_transition_model(Path(model))
     _check_pdfs(Path(graph_dir) / "num_pdfs", transitions.num_pdfs, model)
-    network = build_network(read_fst(path), transitions, str(path))
+    graph = build_decoding_graph(read_fst(path), transitions, str(path))
     if not grammar:
-        return network
+        return graph
     words = read_words(Path(graph_dir) / "words.txt")
     fst = read_grammar(grammar[0], words)
-    return attach_grammar(network, fst, words, str(grammar[0]))
+    return attach_grammar(graph, fst, words, str(grammar[0]))
 
 
 def _check_pdfs(path: Path, pdfs: int, model: Path) -> None:
-    """InputError where a graph notes how many pdfs its model had, and this one has others."""
-    noted = read_text(path).strip() if is_there(path) else str(pdfs)
-    if noted != str(pdfs):
+    """InputError where the graph's num_pdfs is not that of the model."""
+    count = read_text(path).strip() if is_there(path) else str(pdfs)
+    if count != str(pdfs):
         raise InputError(
-            f"{path}: the graph was made with a model of {noted} pdfs, but {model} has {pdfs}; take"
+            f"{path}: the graph was made with a model of {count} pdfs, but {model} has {pdfs}; take"
             " graph and alignments of one model"
         )
 
@@ -69,6 +71,6 @@ def read_grammar(path: Path, words: dict[str, int]) -> Fst:
         grammar = read_fst(path)
     else:
         grammar, foreign = build_grammar_fst(read_arpa(path), words, words[BACKOFF])
-        say_left_out(str(path), "words.txt of the graph", foreign)
+        warn_left_out(str(path), "words.txt of the graph", foreign)
     check_grammar(grammar, words, str(path))
     return grammar

@@ -1,4 +1,4 @@
-"""What a decoder is asked for, and what it says of each utterance."""
+"""The job of a decoder, its result for each utterance, and the summary of all."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,29 +9,31 @@ import numpy as np
 
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import SearchOptions
 
 
 @dataclass(frozen=True)
 class DecodeJob:
-    """What all utterances share: files, options, the weights to try, and how many processes.
+    """The files, options and weights to try that all utterances share, and how many processes.
 
-    lm: what a graph without language model is composed with, in place of its G.fst.
+    loglikes: an ark or scp of log-likelihoods [T, num_pdfs], unscaled; graph: a folder; model: the
+    file of its transition model; grid: of LM weights and penalties; lm: what a graph without
+    language model is composed with, in place of its G.fst.
     """
 
     loglikes: str
     graph: Path
     model: Path
-    options: DecodeOptions
-    grid: tuple[Weights, ...]
-    nj: int
+    options: SearchOptions
+    grid: tuple[Weights, ...] = ()
+    nj: int = 1
     lm: Path | None = None
 
 
 @loadable
 @dataclass(frozen=True)
-class Decoded:
-    """What one utterance contributes to the output files; `error` says why it has no words.
+class DecodedUtterance:
+    """One utterance's part of the output files; `error` says why it has no words.
 
     `sweep` holds the words at each point of the grid.
     """
@@ -46,14 +48,16 @@ class Decoded:
     error: str = ""
 
 
-def record_without_words(utt: str, frames: int, job: DecodeJob, error: str = "") -> Decoded:
+def record_without_words(
+    utt: str, frames: int, job: DecodeJob, error: str = ""
+) -> DecodedUtterance:
     """Return the record of an utterance that no path got through."""
-    return Decoded(utt, frames, [], np.inf, np.inf, False, [[] for _ in job.grid], error)
+    return DecodedUtterance(utt, frames, [], np.inf, np.inf, False, [[] for _ in job.grid], error)
 
 
 @dataclass
-class Summary:
-    """How a set was decoded: counts, and the names of what did not go well."""
+class DecodeSummary:
+    """Counts of a decoded set, and the names of utterances that did not go well."""
 
     utterances: int = 0
     frames: int = 0
@@ -65,8 +69,8 @@ class Summary:
 class Decoder(Protocol):
     """A backend: the same inputs, the same files out."""
 
-    def decode(self, job: DecodeJob, folder: Path) -> Iterator[Decoded]:
-        """Decode every utterance, in order, and write lattices as `folder`/lat.N.gz."""
+    def decode(self, job: DecodeJob, scratch: Path) -> Iterator[DecodedUtterance]:
+        """Decode every utterance, in order, and write lattices as `scratch`/lat.N.gz."""
 
     def find_trouble(self) -> str:
         """Say why this backend cannot be used here; empty if it can."""

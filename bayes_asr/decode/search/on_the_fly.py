@@ -15,12 +15,16 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
-from bayes_asr.decode.graph.transducers import sort_arcs, sources
+from bayes_asr.decode.graph.transducers import BACKOFF, sort_arcs, sources
 from bayes_asr.decode.search import compiled
-from bayes_asr.decode.search.loading import select_arcs
-from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, GrammarArcs, has_cycle
-from bayes_asr.kaldi_io.fst import Fst
-from bayes_asr.kaldi_io.text import BACKOFF
+from bayes_asr.decode.search.search_graph import (
+    Arcs,
+    DecodingGraph,
+    GrammarArcs,
+    has_cycle,
+    select_arcs,
+)
+from bayes_asr.kaldi_io.openfst import Fst
 
 
 def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:
@@ -33,10 +37,10 @@ def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:
             f"{name}: has arcs that read nothing; a grammar backs off by {BACKOFF}: make it by"
             f" arpa2fst --disambig-symbol={BACKOFF}"
         )
-    read = int(grammar.ilabel.max(initial=0))
-    if read > highest:
+    word = int(grammar.ilabel.max(initial=0))
+    if word > highest:
         raise InputError(
-            f"{name}: has word {read}, but words.txt of the graph ends at {highest}; take a grammar"
+            f"{name}: has word {word}, but words.txt of the graph ends at {highest}; take a grammar"
             " of the same words"
         )
     backs_off = grammar.ilabel == backoff
@@ -52,7 +56,7 @@ def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:
 
 
 def attach_grammar(
-    network: DecodingGraph, fst: Fst, words: Mapping[str, int], name: str
+    graph: DecodingGraph, fst: Fst, words: Mapping[str, int], name: str
 ) -> DecodingGraph:
     """Return HCL with G as its grammar; words: of both, with #0, which is not written any more.
 
@@ -62,26 +66,26 @@ def attach_grammar(
     backoff = words[BACKOFF]
     if not compiled.LIBRARY.usable:
         raise InputError(
-            f"{network.name}: only the compiled decoder composes with a grammar; reinstall with a"
+            f"{graph.name}: only the compiled decoder composes with a grammar; reinstall with a"
             " compiler, or build the graph with its language model"
         )
-    highest = max(int(one.max(initial=backoff)) for one in (fst.ilabel, network.emitting.olabel))
-    found = compiled.number_labels(network, 1 + highest)
-    number = found.pop("number")
+    highest = max(int(x.max(initial=backoff)) for x in (fst.ilabel, graph.emitting.olabel))
+    label_sets = compiled.number_labels(graph, 1 + highest)
+    numbers = label_sets.pop("number")
     closed = close_backoffs(fst, backoff)
-    label, rows = number[closed.ilabel], sources(closed)
+    label, rows = numbers[closed.ilabel], sources(closed)
     if len(foreign := np.unique(closed.ilabel[label == 0])):
-        spelled = {number: word for word, number in words.items()}
-        say_left_out(name, network.name, [spelled.get(int(one), str(one)) for one in foreign])
+        spelled = {word_id: word for word, word_id in words.items()}
+        warn_left_out(name, graph.name, [spelled.get(int(x), str(x)) for x in foreign])
     order = np.lexsort((label, rows))
     order = order[label[order] > 0]
     if not len(order):
-        raise InputError(f"{name}: has no word of {network.name}")
+        raise InputError(f"{name}: has no word of {graph.name}")
     chance, ahead = look_ahead(closed, order, backoff)
     counts = np.bincount(rows[order], minlength=closed.num_states)
     grammar = GrammarArcs(
         start=int(closed.start),
-        everything=find_everything(found, int(number.max())),
+        everything=find_full_set(label_sets, int(numbers.max())),
         final=closed.final,
         offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         label=label[order],
@@ -89,19 +93,19 @@ def attach_grammar(
         nextstate=closed.nextstate[order],
         chance=chance,
         ahead=ahead,
-        emitting=number[network.emitting.olabel],
-        epsilon=number[network.epsilon.olabel],
-        **found,
+        emitting=numbers[graph.emitting.olabel],
+        epsilon=numbers[graph.epsilon.olabel],
+        **label_sets,
     )
     return replace(
-        network,
-        emitting=_silence(network.emitting, backoff),
-        epsilon=_silence(network.epsilon, backoff),
+        graph,
+        emitting=_erase_label(graph.emitting, backoff),
+        epsilon=_erase_label(graph.epsilon, backoff),
         grammar=grammar,
     )
 
 
-def say_left_out(grammar: str, lacking: str, words: Collection[str]) -> None:
+def warn_left_out(grammar: str, lacking: str, words: Collection[str]) -> None:
     """Name the words of a grammar that something lacks, where there are any."""
     if words:
         LOGGER.warning(
@@ -110,29 +114,28 @@ def say_left_out(grammar: str, lacking: str, words: Collection[str]) -> None:
         )
 
 
-def _silence(arcs: Arcs, label: int) -> Arcs:
+def _erase_label(arcs: Arcs, label: int) -> Arcs:
     """The same arcs, which write nothing where they wrote `label`."""
     return replace(arcs, olabel=np.where(arcs.olabel == label, 0, arcs.olabel).astype(np.int32))
 
 
 def close_backoffs(fst: Fst, backoff: int) -> Fst:
     """G with a backoff arc to every state that can be reached by backoff arcs alone."""
-    rows, chosen = sources(fst), fst.ilabel == backoff
-    after = np.full(fst.num_states, -1, np.int64)
+    rows, backs_off = sources(fst), fst.ilabel == backoff
+    source, target = rows[backs_off], fst.nextstate[backs_off].astype(np.int64)
+    weight = fst.weight[backs_off]
+    # By state: its one backoff arc, -1 where it has none.
+    backoff_state = np.full(fst.num_states, -1, np.int64)
     cost = np.zeros(fst.num_states, np.float32)
-    after[rows[chosen]], cost[rows[chosen]] = fst.nextstate[chosen], fst.weight[chosen]
-    source, target, weight = (
-        rows[chosen],
-        fst.nextstate[chosen].astype(np.int64),
-        cost[rows[chosen]],
-    )
+    backoff_state[source], cost[source] = target, weight
+    # Each round adds the arcs over one more step of backoff.
     columns = [(rows, fst.ilabel, fst.weight, fst.nextstate)]
     while True:
-        further = after[target] >= 0
+        further = backoff_state[target] >= 0
         if not further.any():
             break
         source, target, weight = source[further], target[further], weight[further]
-        weight, target = weight + cost[target], after[target]
+        weight, target = weight + cost[target], backoff_state[target]
         columns.append((source, np.full(len(source), backoff), weight, target))
     source, label, weight, target = (np.concatenate(c) for c in zip(*columns, strict=True))
     return sort_arcs(source, label, label, weight, target, fst.final, fst.start)
@@ -143,6 +146,7 @@ def look_ahead(fst: Fst, order: np.ndarray, backoff: int) -> tuple[np.ndarray, n
 
     That of a backoff is its own, times the sum over words and end of the state that it leads to.
     """
+    # Backoff arcs are closed, so that the sum over a backoff is that over words and end alone.
     rows, chance = sources(fst)[order], elementary.exp(-fst.weight[order])
     backs_off = fst.ilabel[order] == backoff
     total = elementary.exp(-fst.final)
@@ -153,10 +157,10 @@ def look_ahead(fst: Fst, order: np.ndarray, backoff: int) -> tuple[np.ndarray, n
     return chance, -elementary.log(np.maximum(total, least)).astype(np.float32)
 
 
-def find_everything(found: dict[str, np.ndarray], labels: int) -> int:
+def find_full_set(label_sets: dict[str, np.ndarray], num_labels: int) -> int:
     """The number of the set of all labels and the end; -1 where there is none."""
-    spans, first, last = (found[name] for name in ("spans", "first", "last"))
-    for number in np.flatnonzero((np.diff(spans) == 1) & (found["ends"] > 0)).tolist():
-        if (first[spans[number]], last[spans[number]]) == (1, labels):
+    spans, lowest, highest = (label_sets[name] for name in ("spans", "first", "last"))
+    for number in np.flatnonzero((np.diff(spans) == 1) & (label_sets["ends"] > 0)).tolist():
+        if (lowest[spans[number]], highest[spans[number]]) == (1, num_labels):
             return number
     return -1

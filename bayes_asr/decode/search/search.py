@@ -3,40 +3,41 @@
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.tokens import Frame, Search, finish, no_links
 from bayes_asr.kaldi_io.lattice import Lattice
 
 
 def search(
-    network: DecodingGraph, loglikes: np.ndarray, options: DecodeOptions
+    graph: DecodingGraph, loglikes: np.ndarray, options: SearchOptions
 ) -> tuple[Lattice | None, bool]:
     """Search scaled log-likelihoods [T, num_pdfs]: the lattice, and was a final state reached?
 
     Where no token survives a frame, the lattice ends before it with allow_partial, else is None.
     """
-    if network.grammar is not None:
+    if graph.grammar is not None:
         raise InputError(
-            f"{network.name}: only the compiled decoder composes with a grammar; unset"
+            f"{graph.name}: only the compiled decoder composes with a grammar; unset"
             " BAYES_ASR_DECODER, or build the graph with its language model"
         )
-    passing = Search(network, options)
+    decoder = Search(graph, options)
     for frame in loglikes:
-        passing.advance(frame)
-        if not len(passing.frames[-1].state):
-            if len(passing.frames) == 2 or not options.allow_partial:
+        decoder.advance(frame)
+        if not len(decoder.frames[-1].state):
+            if len(decoder.frames) == 2 or not options.allow_partial:
                 return None, False
-            passing.frames.pop()
-            passing.frames[-1].outer = no_links()
+            decoder.frames.pop()
+            decoder.frames[-1].outer = no_links()
             break
-    complete = len(passing.frames) == len(loglikes) + 1
-    ending, reached = finish(network, passing.frames, options.lattice_beam, complete)
-    return build_raw_lattice(network, passing.frames, ending), reached
+    complete = len(decoder.frames) == len(loglikes) + 1
+    ending, reached = finish(graph, decoder.frames, options.lattice_beam, complete)
+    return build_raw_lattice(graph, decoder.frames, ending), reached
 
 
 def order_epsilons(frame: Frame) -> np.ndarray:
     """Return the tokens of a frame in an order in which its epsilon links lead forward."""
+    # The depth of a token is the longest chain of epsilon links before it.
     depth = np.zeros(len(frame.state), np.int64)
     while True:
         deeper = depth.copy()
@@ -48,42 +49,42 @@ def order_epsilons(frame: Frame) -> np.ndarray:
 
 def number_states(frames: list[Frame]) -> list[np.ndarray]:
     """Return for each frame the lattice state of each token, topologically sorted."""
-    numbers, first = [], 0
+    numbers, offset = [], 0
     for frame in frames:
         number = np.empty(len(frame.state), np.int64)
-        number[order_epsilons(frame)] = np.arange(first, first + len(number))
+        number[order_epsilons(frame)] = np.arange(offset, offset + len(number))
         numbers.append(number)
-        first += len(number)
+        offset += len(number)
     return numbers
 
 
-def build_raw_lattice(network: DecodingGraph, frames: list[Frame], ending: np.ndarray) -> Lattice:
-    """Return the lattice of the pruned tokens; `ending` are the final costs of the last ones.
+def build_raw_lattice(graph: DecodingGraph, frames: list[Frame], ending: np.ndarray) -> Lattice:
+    """Return the lattice of the pruned tokens (GetRawLattice); `ending`: final costs of the last.
 
     Acoustic costs carry the acoustic scale that the search used.
     """
     number = number_states(frames)
-    emitting, epsilon = network.emitting, network.epsilon
+    emitting, epsilon = graph.emitting, graph.epsilon
     columns: list[tuple[np.ndarray, ...]] = []
     for t, frame in enumerate(frames):
         inner, outer = frame.inner, frame.outer
-        none = np.zeros(len(inner.arc), np.int32)
-        here = number[t]
+        no_label = np.zeros(len(inner.arc), np.int32)
+        states = number[t]
         columns.append(
             (
-                here[inner.source],
-                none,
+                states[inner.source],
+                no_label,
                 epsilon.olabel[inner.arc],
                 inner.graph,
                 inner.acoustic,
-                here[inner.target],
+                states[inner.target],
             )
         )
         if t + 1 < len(frames):
-            acoustic = outer.acoustic - frame.offset
+            acoustic = outer.acoustic - frame.offset  # which token passing added
             columns.append(
                 (
-                    here[outer.source],
+                    states[outer.source],
                     emitting.ilabel[outer.arc],
                     emitting.olabel[outer.arc],
                     outer.graph,
@@ -91,7 +92,7 @@ def build_raw_lattice(network: DecodingGraph, frames: list[Frame], ending: np.nd
                     number[t + 1][outer.target],
                 )
             )
-    source, ilabel, olabel, graph, acoustic, target = map(
+    source, ilabel, olabel, graph_cost, acoustic_cost, target = map(
         np.concatenate, zip(*columns, strict=True)
     )
     order = np.argsort(source, kind="stable")
@@ -103,8 +104,8 @@ def build_raw_lattice(network: DecodingGraph, frames: list[Frame], ending: np.nd
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         ilabel[order],
         olabel[order],
-        graph[order],
-        acoustic[order],
+        graph_cost[order],
+        acoustic_cost[order],
         target[order].astype(np.int32),
         final,
         np.where(np.isfinite(final), 0, np.inf).astype(np.float32),

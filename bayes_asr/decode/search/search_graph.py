@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_asr.kaldi_io.openfst import Fst
+
 
 @dataclass(frozen=True)
 class Arcs:
@@ -17,15 +19,16 @@ class Arcs:
 
     def leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return for all arcs of `states`, in order: index into `states`, index of the arc."""
-        first, count = self.offsets[states], np.diff(self.offsets)[states]
+        # Rows laid end to end: an arc is the begin of its row and its place in it.
+        begin, count = self.offsets[states], np.diff(self.offsets)[states]
         owner = np.repeat(np.arange(len(states)), count)
         skipped = np.cumsum(count) - count
-        return owner, np.arange(len(owner)) + (first - skipped)[owner]
+        return owner, np.arange(len(owner)) + (begin - skipped)[owner]
 
 
 @dataclass(frozen=True)
 class GrammarArcs:
-    """G, with which HCL is composed during the search, and what it says ahead of its labels.
+    """G, with which HCL is composed during the search, and the look-ahead to its labels.
 
     Its arcs are in compressed rows, sorted by label. Labels are those of HCL, numbered anew:
     `emitting` and `epsilon` hold the one of each arc of HCL, 0 for none. `set` holds for each state
@@ -77,12 +80,25 @@ class DecodingGraph:
         return len(self.final)
 
 
+def select_arcs(fst: Fst, source: np.ndarray, mask: np.ndarray) -> Arcs:
+    """Return the arcs of `fst` under the mask, in their order."""
+    counts = np.bincount(source[mask], minlength=len(fst.final))
+    return Arcs(
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.ascontiguousarray(fst.ilabel[mask], np.int32),
+        np.ascontiguousarray(fst.olabel[mask], np.int32),
+        np.ascontiguousarray(fst.weight[mask], np.float32),
+        np.ascontiguousarray(fst.nextstate[mask], np.int32),
+    )
+
+
 def has_cycle(arcs: Arcs) -> bool:
-    """Tell whether these arcs form a cycle: can states without incoming arcs be peeled off?"""
+    """Tell whether these arcs form a cycle (Kahn's algorithm)."""
     num_states = len(arcs.offsets) - 1
     indegree = np.bincount(arcs.nextstate, minlength=num_states)
     ready = np.flatnonzero(indegree == 0)
     removed = 0
+    # States without incoming arcs are removed, round after round; those of a cycle remain.
     while len(ready):
         removed += len(ready)
         target = arcs.nextstate[arcs.leaving(ready)[1]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bayes_asr.decode.search.options import UNLIMITED, DecodeOptions
+from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 
 INFINITY = np.float32(np.inf)
@@ -22,7 +22,7 @@ NO_LINKS = np.empty(0, np.int32)
 
 @dataclass
 class Links:
-    """Arcs of the graph that were walked: from token, to token, which arc, acoustic cost."""
+    """Arcs between tokens (Kaldi's ForwardLink): tokens, arc of the graph, costs; each [L]."""
 
     source: np.ndarray
     target: np.ndarray
@@ -30,14 +30,14 @@ class Links:
     acoustic: np.ndarray
     graph: np.ndarray
 
-    def select(self, kept: np.ndarray, source: np.ndarray, target: np.ndarray) -> "Links":
-        """Return the links under the mask `kept`, their tokens renumbered by the two maps."""
+    def select(self, mask: np.ndarray, source: np.ndarray, target: np.ndarray) -> "Links":
+        """Return the links under the mask, their tokens renumbered by the two maps."""
         return Links(
-            source[self.source[kept]],
-            target[self.target[kept]],
-            self.arc[kept],
-            self.acoustic[kept],
-            self.graph[kept],
+            source[self.source[mask]],
+            target[self.target[mask]],
+            self.arc[mask],
+            self.acoustic[mask],
+            self.graph[mask],
         )
 
 
@@ -49,10 +49,11 @@ def no_links() -> Links:
 
 @dataclass
 class Frame:
-    """The tokens alive before frame t: graph state, forward cost, and how far off the best path.
+    """The tokens alive before frame t [N]: graph state, forward cost, extra cost (Kaldi's names).
 
-    `inner` links (epsilon arcs) stay within the frame, `outer` links (emitting arcs, whose
-    acoustic costs contain `offset`) lead to the next one.
+    The extra cost is that of the best path through a token above the best path of all. `inner`
+    links (epsilon arcs) stay within the frame, `outer` links (emitting arcs, whose acoustic costs
+    contain `offset`) lead to the next one.
     """
 
     state: np.ndarray
@@ -64,14 +65,14 @@ class Frame:
 
 
 class Search:
-    """One utterance's token passing over a network; `frames` holds T + 1 sets of tokens."""
+    """One utterance's token passing over a graph; `frames` holds T + 1 sets of tokens."""
 
-    def __init__(self, network: DecodingGraph, options: DecodeOptions) -> None:
+    def __init__(self, graph: DecodingGraph, options: SearchOptions) -> None:
         """Put the first token on the start state and follow its epsilon arcs."""
-        self.network, self.options = network, options
+        self.graph, self.options = graph, options
         self.buckets = BUCKETS
-        self.place = np.full(network.num_states, -1, np.int32)
-        start = np.array([network.start], np.int32)
+        self.place = np.full(graph.num_states, -1, np.int32)
+        start = np.array([graph.start], np.int32)
         zero = np.zeros(1, np.float32)
         self.frames = [self.close(start, zero, np.float32(options.beam), no_links())[0]]
 
@@ -90,30 +91,36 @@ class Search:
         self, last: Frame, loglikes: np.ndarray, cutoff: np.float32, beam: np.float32
     ) -> tuple[np.ndarray, np.ndarray, Links, np.float32]:
         """Walk the emitting arcs: new states and costs in order of arrival, links, next cutoff."""
-        arcs, column = self.network.emitting, self.network.column
+        arcs, column = self.graph.emitting, self.graph.column
+        # The offset brings the best token to cost 0, so that float32 keeps differences of costs.
         best = int(last.cost.argmin())
-        last.offset = -last.cost[best]
-        own = slice(arcs.offsets[last.state[best]], arcs.offsets[last.state[best] + 1])
-        ahead = ((arcs.weight[own] + last.offset) - loglikes[column[own]]) + last.cost[best]
+        least, state = last.cost[best], last.state[best]
+        last.offset = -least
+        # Arcs of the best token alone bound the next cutoff before any other arc is walked.
+        span = slice(arcs.offsets[state], arcs.offsets[state + 1])
+        ahead = ((arcs.weight[span] + last.offset) - loglikes[column[span]]) + least
         within = last.cost < cutoff if self.options.strict else last.cost <= cutoff
         alive = np.flatnonzero(within).astype(np.int32)
         owner, arc = arcs.leaving(last.state[alive])
         source = alive[owner]
         acoustic = last.offset - loglikes[column[arc]]
         cost = (last.cost[source] + acoustic) + arcs.weight[arc]
+        # Kaldi tightens the cutoff with each arc: the limit of an arc is that of all before it.
         limit = np.minimum.accumulate(
             np.concatenate([[(ahead + beam).min(initial=INFINITY)], cost + beam])
         )
-        kept = cost < limit[:-1]
-        arc, cost = arc[kept], cost[kept]
+        survives = cost < limit[:-1]
+        arc, cost = arc[survives], cost[survives]
         states, target = self.enter(arcs.nextstate[arc])
         costs = np.full(len(states), INFINITY)
         np.minimum.at(costs, target, cost)
-        links = Links(source[kept], target, arc.astype(np.int32), acoustic[kept], arcs.weight[arc])
+        source, acoustic = source[survives], acoustic[survives]
+        links = Links(source, target, arc.astype(np.int32), acoustic, arcs.weight[arc])
         return states, costs, links, limit[-1]
 
     def enter(self, nextstate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Number the distinct states in order of first arrival: the states, the number of each."""
+        # Written backwards, so that of equal states the first arrival stands.
         arrival = np.arange(len(nextstate), dtype=np.int32)
         self.place[nextstate[::-1]] = arrival[::-1]
         states = nextstate[self.place[nextstate] == arrival]
@@ -122,23 +129,25 @@ class Search:
 
     def hash_order(self, states: np.ndarray) -> np.ndarray:
         """Return the order in which Kaldi's hash list holds states that arrived in this order."""
+        # HashList: buckets in the order of their first use, in a bucket the order of insertion.
         bucket = states % self.buckets
-        first = np.empty(self.buckets, np.int64)
-        first[bucket[::-1]] = np.arange(len(states))[::-1]
-        return np.argsort(first[bucket], kind="stable")
+        first_use = np.empty(self.buckets, np.int64)
+        first_use[bucket[::-1]] = np.arange(len(states))[::-1]
+        return np.argsort(first_use[bucket], kind="stable")
 
     def close(
         self, states: np.ndarray, costs: np.ndarray, cutoff: np.float32, outer: Links
     ) -> tuple[Frame, Links]:
         """Follow the epsilon arcs from these states: the finished frame, and its incoming links."""
-        arcs = self.network.epsilon
+        arcs = self.graph.epsilon
         self.place[states] = np.arange(len(states), dtype=np.int32)
         states, costs = self.follow_epsilons(states, costs, cutoff)
-        open_ = np.flatnonzero(costs < cutoff).astype(np.int32)
-        owner, arc = arcs.leaving(states[open_])
-        source = open_[owner]
-        kept = costs[source] + arcs.weight[arc] < cutoff
-        source, arc = source[kept], arc[kept].astype(np.int32)
+        # The costs are final now: links are made once, in one step, as Kaldi remakes its own.
+        alive = np.flatnonzero(costs < cutoff).astype(np.int32)
+        owner, arc = arcs.leaving(states[alive])
+        source = alive[owner]
+        survives = costs[source] + arcs.weight[arc] < cutoff
+        source, arc = source[survives], arc[survives].astype(np.int32)
         target = self.place[arcs.nextstate[arc]]
         self.place[states] = -1
         order = self.hash_order(states)
@@ -154,7 +163,7 @@ class Search:
         self, states: np.ndarray, costs: np.ndarray, cutoff: np.float32
     ) -> tuple[np.ndarray, np.ndarray]:
         """Append the states reached by epsilon arcs below the cutoff; last in, first out."""
-        arcs, place = self.network.epsilon, self.place
+        arcs, place = self.graph.epsilon, self.place
         branching = arcs.offsets[states] < arcs.offsets[states + 1]
         order = self.hash_order(states)
         stack = order[(branching & (costs < cutoff))[order]].tolist()
@@ -171,28 +180,29 @@ class Search:
                 total = float(np.float32(cost + float(arcs.weight[arc])))
                 if total >= cutoff:
                     continue
-                after = int(arcs.nextstate[arc])
-                target = int(place[after])
+                nextstate = int(arcs.nextstate[arc])
+                target = int(place[nextstate])
                 if target < 0:
-                    target = place[after] = len(new_states)
-                    new_states.append(after)
+                    target = place[nextstate] = len(new_states)
+                    new_states.append(nextstate)
                     new_costs.append(total)
                 elif total < new_costs[target]:
                     new_costs[target] = total
                 else:
                     continue
-                if arcs.offsets[after] < arcs.offsets[after + 1]:
+                if arcs.offsets[nextstate] < arcs.offsets[nextstate + 1]:
                     stack.append(target)
         return np.array(new_states, np.int32), np.array(new_costs, np.float32)
 
 
-def choose_cutoff(cost: np.ndarray, options: DecodeOptions) -> tuple[np.float32, np.float32]:
+def choose_cutoff(cost: np.ndarray, options: SearchOptions) -> tuple[np.float32, np.float32]:
     """Return the cost above which tokens are dropped and the next beam (Kaldi's GetCutoff)."""
     best, beam = cost.min(), np.float32(options.beam)
     cutoff = best + beam
     if options.max_active == UNLIMITED and options.min_active == 0:
         return cutoff, beam
     delta = np.float32(options.beam_delta)
+    # The beam adapts to the cutoff that max_active or min_active sets, and beam_delta above it.
     if len(cost) > options.max_active:
         tighter = np.partition(cost, options.max_active)[options.max_active]
         if tighter < cutoff:
@@ -205,72 +215,74 @@ def choose_cutoff(cost: np.ndarray, options: DecodeOptions) -> tuple[np.float32,
     return cutoff, beam
 
 
-def excess(links: Links, frame: Frame, after: Frame) -> np.ndarray:
-    """Return how far the best path through each link is behind the best path (float32 [L])."""
+def excess(links: Links, frame: Frame, next_frame: Frame) -> np.ndarray:
+    """Return the extra cost of the best path through each link, float32 [L]."""
     through = (frame.cost[links.source] + links.acoustic) + links.graph
-    return np.maximum(after.extra[links.target] + (through - after.cost[links.target]), 0)
+    return np.maximum(next_frame.extra[links.target] + (through - next_frame.cost[links.target]), 0)
 
 
-def update_extra(frame: Frame, after: Frame | None, ending: np.ndarray) -> None:
-    """Set frame.extra to the least excess over all ways on, or `ending` where a path may end."""
+def update_extra(frame: Frame, next_frame: Frame | None, ending: np.ndarray) -> None:
+    """Set frame.extra to the least excess of its links, or to `ending` where a path may end."""
     least = ending.copy()
-    if after is not None:
-        np.minimum.at(least, frame.outer.source, excess(frame.outer, frame, after))
+    if next_frame is not None:
+        np.minimum.at(least, frame.outer.source, excess(frame.outer, frame, next_frame))
     frame.extra = least
+    # Epsilon links lie within the frame: repeated until nothing changes, for any order of tokens.
     while len(frame.inner.source):
-        renewed = least.copy()
-        np.minimum.at(renewed, frame.inner.source, excess(frame.inner, frame, frame))
-        if np.array_equal(renewed, frame.extra):
+        updated = least.copy()
+        np.minimum.at(updated, frame.inner.source, excess(frame.inner, frame, frame))
+        if np.array_equal(updated, frame.extra):
             break
-        frame.extra = renewed
+        frame.extra = updated
 
 
-def drop_links(frame: Frame, after: Frame | None, beam: float) -> np.ndarray:
-    """Drop the links past the lattice beam; return which tokens are still on a way on."""
+def drop_links(frame: Frame, next_frame: Frame | None, beam: float) -> np.ndarray:
+    """Drop the links past the lattice beam; return the mask of tokens within it."""
     inner = excess(frame.inner, frame, frame) <= beam
     same = np.arange(len(frame.state), dtype=np.int32)
     frame.inner = frame.inner.select(inner, same, same)
-    if after is not None:
-        there = np.arange(len(after.state), dtype=np.int32)
-        kept = excess(frame.outer, frame, after) <= beam
-        frame.outer = frame.outer.select(kept, same, there)
+    if next_frame is not None:
+        targets = np.arange(len(next_frame.state), dtype=np.int32)
+        outer = excess(frame.outer, frame, next_frame) <= beam
+        frame.outer = frame.outer.select(outer, same, targets)
     return frame.extra <= beam
 
 
-def drop_tokens(frame: Frame, before: Frame | None, kept: np.ndarray) -> None:
+def drop_tokens(frame: Frame, previous_frame: Frame | None, mask: np.ndarray) -> None:
     """Remove tokens and renumber the links that touch them."""
-    if kept.all():
+    if mask.all():
         return
-    number = (np.cumsum(kept) - 1).astype(np.int32)
+    number = (np.cumsum(mask) - 1).astype(np.int32)
     inner, outer = frame.inner, frame.outer
-    frame.inner = inner.select(kept[inner.source] & kept[inner.target], number, number)
-    there = np.arange(outer.target.max(initial=-1) + 1, dtype=np.int32)
-    frame.outer = outer.select(kept[outer.source], number, there)
-    frame.state, frame.cost, frame.extra = frame.state[kept], frame.cost[kept], frame.extra[kept]
-    if before is not None:
-        links = before.outer
-        same = np.arange(len(before.state), dtype=np.int32)
-        before.outer = links.select(kept[links.target], same, number)
+    frame.inner = inner.select(mask[inner.source] & mask[inner.target], number, number)
+    targets = np.arange(outer.target.max(initial=-1) + 1, dtype=np.int32)
+    frame.outer = outer.select(mask[outer.source], number, targets)
+    frame.state, frame.cost, frame.extra = frame.state[mask], frame.cost[mask], frame.extra[mask]
+    if previous_frame is not None:
+        links = previous_frame.outer
+        same = np.arange(len(previous_frame.state), dtype=np.int32)
+        previous_frame.outer = links.select(mask[links.target], same, number)
 
 
 def prune(frames: list[Frame], beam: float, interval: int) -> None:
     """Drop what no path within the lattice beam of any token of the last frame can use.
 
+    PruneActiveTokens: extra costs go backwards from the last frame, where they are 0.
     Stops going back where the excess of the tokens no longer changes by a tenth of the beam.
     """
     for t in range(len(frames) - 2, -1, -1):
-        frame, known = frames[t], frames[t].extra
+        frame, previous = frames[t], frames[t].extra
         update_extra(frame, frames[t + 1], np.full(len(frame.state), INFINITY))
         seen_before = t < len(frames) - 1 - interval
-        settled = seen_before and bool(np.all(np.abs(frame.extra - known) <= 0.1 * beam))
-        kept = drop_links(frame, frames[t + 1], beam)
-        drop_tokens(frame, frames[t - 1] if t else None, kept)
+        settled = seen_before and bool(np.all(np.abs(frame.extra - previous) <= 0.1 * beam))
+        alive = drop_links(frame, frames[t + 1], beam)
+        drop_tokens(frame, frames[t - 1] if t else None, alive)
         if settled:
             break
 
 
 def finish(
-    network: DecodingGraph, frames: list[Frame], beam: float, complete: bool
+    graph: DecodingGraph, frames: list[Frame], beam: float, complete: bool
 ) -> tuple[np.ndarray, bool]:
     """Prune with the final costs: the final cost of each last token, and whether any is final.
 
@@ -278,18 +290,18 @@ def finish(
     a path, at no cost.
     """
     last = frames[-1]
-    ending = network.final[last.state]
+    ending = graph.final[last.state]
     reached = complete and bool(np.isfinite(ending).any())
     if not reached:
         ending = np.zeros(len(ending), np.float32)
     total = last.cost + ending
     update_extra(last, None, total - total.min(initial=INFINITY))
     for t in range(len(frames) - 1, -1, -1):
-        frame, after = frames[t], frames[t + 1] if t + 1 < len(frames) else None
-        if after is not None:
-            update_extra(frame, after, np.full(len(frame.state), INFINITY))
-        kept = drop_links(frame, after, beam)
-        if after is None:
-            ending = ending[kept]
-        drop_tokens(frame, frames[t - 1] if t else None, kept)
+        frame, next_frame = frames[t], frames[t + 1] if t + 1 < len(frames) else None
+        if next_frame is not None:
+            update_extra(frame, next_frame, np.full(len(frame.state), INFINITY))
+        alive = drop_links(frame, next_frame, beam)
+        if next_frame is None:
+            ending = ending[alive]
+        drop_tokens(frame, frames[t - 1] if t else None, alive)
     return ending, reached

@@ -13,7 +13,7 @@ from bayes_asr.kaldi_io.scp import read_scp
 Loglikes = np.ndarray | InputError  # what reading an utterance gave
 
 
-def read_utterances(source: str, network: DecodingGraph) -> Iterator[tuple[str, Loglikes]]:
+def read_utterances(source: str, graph: DecodingGraph) -> Iterator[tuple[str, Loglikes]]:
     """Stream (utterance, log-likelihoods [T, P]), or the error that reading one of an scp gave.
 
     Raises InputError where an archive is damaged, which hides what follows, and where the first
@@ -23,11 +23,11 @@ def read_utterances(source: str, network: DecodingGraph) -> Iterator[tuple[str, 
     for utt, loglikes in read_any(source):
         empty = False
         if not fits and not isinstance(loglikes, InputError):
-            fits = loglikes.shape[1] == network.num_pdfs
+            fits = loglikes.shape[1] == graph.num_pdfs
             if not fits:
                 raise InputError(
                     f"{source}: {utt} has {loglikes.shape[1]} columns, "
-                    f"the model {network.num_pdfs} pdfs"
+                    f"the model {graph.num_pdfs} pdfs"
                 )
         yield utt, loglikes
     if empty:

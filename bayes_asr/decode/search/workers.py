@@ -11,15 +11,15 @@ from bayes_asr.base.processes.pool import map_serially, map_utterances
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import sweep_words
 from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
-from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.job import Decoded, DecodeJob, record_without_words
-from bayes_asr.decode.search.lending import Lent, borrow, lend
-from bayes_asr.decode.search.loading import check_loglikes
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.inputs import check_loglikes
+from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, record_without_words
 from bayes_asr.decode.search.search_graph import DecodingGraph
+from bayes_asr.decode.search.shared_graph import SharedGraph, open_shared_graph, share_graph
 from bayes_asr.decode.search.utterances import Loglikes, read_utterances
 from bayes_asr.kaldi_io.lattice import lattice_bytes
 
-Result = tuple[Decoded, bytes]  # of an utterance: its record and its gzipped lattice
+Result = tuple[DecodedUtterance, bytes]  # of an utterance: its record and its gzipped lattice
 COMPRESSION = 3  # of the lattices: half the time of gzip's own 6, one per cent more bytes
 
 
@@ -32,15 +32,15 @@ class EmbeddedDecoder:
     def __init__(self, results: Iterator[Result] | None = None) -> None:
         self._results = results
 
-    def decode(self, job: DecodeJob, folder: Path) -> Iterator[Decoded]:
-        """Decode every utterance, in order, and write lattices as `folder`/lat.1.gz."""
+    def decode(self, job: DecodeJob, scratch: Path) -> Iterator[DecodedUtterance]:
+        """Decode every utterance, in order, and write lattices as `scratch`/lat.1.gz."""
         try:
-            with (folder / "lat.1.gz").open("wb") as lattices:
+            with (scratch / "lat.1.gz").open("wb") as lattices:
                 for decoded, lattice in self._results or start_decoding(job):
                     lattices.write(lattice)
                     yield decoded
         except OSError as error:
-            name_file(error, folder.parent / "lat.1.gz")
+            name_file(error, scratch.parent / "lat.1.gz")
             raise
 
     def find_trouble(self) -> str:
@@ -52,54 +52,55 @@ class EmbeddedDecoder:
         return ""
 
 
-def start_decoding(job: DecodeJob, way: Mapper | None = None) -> Iterator[Result]:
+def start_decoding(job: DecodeJob, mapper: Mapper | None = None) -> Iterator[Result]:
     """Decode every utterance, in order, here or in shards; what does not fit is refused at once."""
-    network = load_network(job.graph, job.model, job.lm)
-    utterances = read_utterances(job.loglikes, network)
-    if way:
-        return way(partial(decode_one, network, job, choose_engine().name), utterances)
-    return decode_all(network, job, utterances)
+    graph = load_decoding_graph(job.graph, job.model, job.lm)
+    utterances = read_utterances(job.loglikes, graph)
+    if mapper:
+        return mapper(partial(decode_one, graph, job, choose_engine().name), utterances)
+    return decode_all(graph, job, utterances)
 
 
 def decode_all(
-    network: DecodingGraph, job: DecodeJob, utterances: Iterable[tuple[str, Loglikes]]
+    graph: DecodingGraph, job: DecodeJob, utterances: Iterable[tuple[str, Loglikes]]
 ) -> Iterator[Result]:
     """Decode utterances, in order, here or by processes that have the graph once in memory."""
     engine = choose_engine().name
     if job.nj == 1:
-        return map_serially(partial(decode_one, network, job, engine), utterances)
-    return _decode_by_processes(network, job, engine, utterances)
+        return map_serially(partial(decode_one, graph, job, engine), utterances)
+    return _decode_by_processes(graph, job, engine, utterances)
 
 
 def _decode_by_processes(
-    network: DecodingGraph, job: DecodeJob, engine: str, utterances: Iterable[tuple[str, Loglikes]]
+    graph: DecodingGraph, job: DecodeJob, engine: str, utterances: Iterable[tuple[str, Loglikes]]
 ) -> Iterator[Result]:
-    with lend(network) as lent:
-        yield from map_utterances(partial(decode_elsewhere, lent, job, engine), utterances, job.nj)
+    with share_graph(graph) as shared:
+        decode = partial(decode_elsewhere, shared, job, engine)
+        yield from map_utterances(decode, utterances, job.nj)
 
 
 def decode_elsewhere(
-    lent: Lent | None, job: DecodeJob, engine: str, utt: str, loglikes: Loglikes
+    shared: SharedGraph | None, job: DecodeJob, engine: str, utt: str, loglikes: Loglikes
 ) -> Result:
     """Decode one utterance in a worker process."""
-    network = borrow(lent) if lent else load_job_network(job)
-    return decode_one(network, job, engine, utt, loglikes)
+    graph = open_shared_graph(shared) if shared else load_job_graph(job)
+    return decode_one(graph, job, engine, utt, loglikes)
 
 
 @cache
-def load_job_network(job: DecodeJob) -> DecodingGraph:
+def load_job_graph(job: DecodeJob) -> DecodingGraph:
     """Load the decoding graph of the one job that a worker process has, once."""
-    return load_network(job.graph, job.model, job.lm)
+    return load_decoding_graph(job.graph, job.model, job.lm)
 
 
 def decode_one(
-    network: DecodingGraph, job: DecodeJob, engine: str, utt: str, loglikes: Loglikes
+    graph: DecodingGraph, job: DecodeJob, engine: str, utt: str, loglikes: Loglikes
 ) -> Result:
     """Decode one utterance: its record and its gzipped lattice; its faults are in the record."""
 
     def decode() -> DecodeResult:
-        checked = check_loglikes(network, f"{job.loglikes}: {utt}", loglikes)
-        return decode_utterance(network, utt, checked, job.options, ENGINES[engine])
+        checked = check_loglikes(graph, f"{job.loglikes}: {utt}", loglikes)
+        return decode_utterance(graph, utt, checked, job.options, ENGINES[engine])
 
     return record_result(job, utt, 0 if isinstance(loglikes, InputError) else len(loglikes), decode)
 
@@ -116,7 +117,7 @@ def record_result(
         return record_without_words(utt, frames, job, f"{job.loglikes}: {utt}: {error}"), b""
     if result.lattice is None:
         return record_without_words(utt, frames, job), b""
-    decoded = Decoded(
+    decoded = DecodedUtterance(
         utt,
         frames,
         result.words,

@@ -10,7 +10,7 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.transducers import sources
-from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.openfst import Fst
 
 STEPS = 100  # over which initial probabilities are averaged
 

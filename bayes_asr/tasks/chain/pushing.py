@@ -11,7 +11,7 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.graph.transducers import sources
-from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.openfst import Fst
 
 PRECISION = 1e-5  # of the log of what states sum to
 LONGEST = 200  # steps of pushing

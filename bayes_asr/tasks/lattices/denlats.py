@@ -20,10 +20,10 @@ from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lexicon import RESERVED
 from bayes_asr.decode.graph.ngram import estimate_witten_bell
-from bayes_asr.decode.search.archive import write_folder
-from bayes_asr.decode.search.graph_dir import load_network
-from bayes_asr.decode.search.job import DecodeJob, Summary
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.archive import write_decoding
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_record import Record, read_search
 from bayes_asr.decode.search.workers import EmbeddedDecoder, decode_all
 from bayes_asr.kaldi_io.binary import OpenPipe
@@ -68,7 +68,7 @@ def write_denlats(
     nj: int = 1,
     open_pipe: OpenPipe | None = None,
     **search: Any,
-) -> Summary:
+) -> DecodeSummary:
     """Decode a set of a run by its network, and write lattices as lat.1.gz.
 
     search: options of the search that are not those of `SEARCH`, and not the run's acoustic scale.
@@ -83,14 +83,8 @@ def write_denlats(
             " goes on; take a run of cross entropy"
         )
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
-    job = DecodeJob(
-        f"{run}, {set_name}",
-        graph,
-        task_of(config).locate_model(),
-        DecodeOptions(**options),
-        (),
-        nj,
-    )
+    source, model = f"{run}, {set_name}", task_of(config).locate_model()
+    job = DecodeJob(source, graph, model, SearchOptions(**options), nj=nj)
     return _decode(job, _compute_loglikes(run, config, load(run), set_name, open_pipe), out, {})
 
 
@@ -102,7 +96,7 @@ def write_denlats_of_epoch(
     entries: Record,
     before_each: Callable[[], object],
     open_pipe: OpenPipe | None = None,
-) -> Summary:
+) -> DecodeSummary:
     """Decode the training set of a run by a network, with the search of the folder `template`.
 
     entries: further ones of the record of `out`; before_each: called before each utterance. What
@@ -112,7 +106,7 @@ def write_denlats_of_epoch(
     graph, options = read_search(template)
     config = read_configuration(run)
     nj = torch.get_num_threads() * group.size()
-    job = DecodeJob(f"{run}, train", graph, task_of(config).locate_model(), options, (), nj)
+    job = DecodeJob(f"{run}, train", graph, task_of(config).locate_model(), options, nj=nj)
     network_outputs = LogLikelihoods(take_output(network))
 
     def iter_loglikes() -> Iterator[tuple[str, np.ndarray]]:
@@ -136,7 +130,7 @@ def _compute_loglikes(
 
 def _decode(
     job: DecodeJob, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, entries: Record
-) -> Summary:
+) -> DecodeSummary:
     """Write the lattices of utterances, and the record of how they were made."""
-    results = decode_all(load_network(job.graph, job.model), job, loglikes)
-    return write_folder(job, EmbeddedDecoder(results), out, entries)
+    results = decode_all(load_decoding_graph(job.graph, job.model), job, loglikes)
+    return write_decoding(job, EmbeddedDecoder(results), out, entries)

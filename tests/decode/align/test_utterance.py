@@ -18,11 +18,12 @@ from bayes_asr.decode.align.utterance import align_utterance, word_spans
 from bayes_asr.decode.graph.lang import Lang, read_lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import NgramModel, read_arpa
+from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.kaldi_io.ark import iter_int_vectors
 from bayes_asr.kaldi_io.mdl import build_monophone_model, read_transition_model
-from bayes_asr.kaldi_io.text import END, START, read_symbols, read_text
+from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree
 from tests.support.decode_cases import golden_case
 

@@ -11,19 +11,20 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
-from bayes_asr.decode.graph.build import compose_graph
+from bayes_asr.decode.graph.compose import compose_graph
 from bayes_asr.decode.graph.lexicon import Pronunciation, build_lexicon_fst, number_words
 from bayes_asr.decode.graph.topology import build_topology
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.decode.graph.transducers import build_fst, sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
-from bayes_asr.kaldi_io.fst import Fst, read_fst
+from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import (
     TransitionModel,
     build_transition_model,
     pdf_class_counts,
     read_transition_model,
 )
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.tree import Leaf, Node, Split, Table, Tree, read_tree
 

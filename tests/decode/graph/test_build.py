@@ -24,17 +24,20 @@ from bayes_asr.decode.graph.lexicon import (
     read_lexicon,
 )
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell
+from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.archive import decode_archive
-from bayes_asr.decode.search.options import DecodeOptions
-from bayes_asr.kaldi_io.fst import Fst, read_fst
+from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.search.options import SearchOptions
+from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import (
     TransitionModel,
     build_monophone_model,
     read_transition_model,
     write_transition_model,
 )
-from bayes_asr.kaldi_io.text import END, START, read_symbols, read_text
+from bayes_asr.kaldi_io.openfst import Fst
+from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree, write_tree
 
 pytest.importorskip("kaldifst")
@@ -96,7 +99,7 @@ def test_graph_decodes_as_kaldis(
     differing = 0
     for likelihoods in ("gmm", "nn"):
         golden = root / "golden" / "decode" / likelihoods
-        options = DecodeOptions(
+        options = SearchOptions(
             acoustic_scale=SCALES[corpus, likelihoods],
             beam=13.0,
             lattice_beam=8.0,
@@ -104,7 +107,7 @@ def test_graph_decodes_as_kaldis(
             allow_partial=True,
         )
         model, out = root / "exp" / "tri3_ali" / "final.mdl", tmp_path / likelihoods
-        decode_archive(str(golden / "loglikes.ark"), graph, model, out, options)
+        decode_archive(DecodeJob(str(golden / "loglikes.ark"), graph, model, options), out)
         expected, found = read_text(golden / "a.words"), read_text(out / "words.txt")
         assert found.keys() == expected.keys()
         differing += sum(found[utt] != expected[utt] for utt in expected)

@@ -12,8 +12,9 @@ from bayes_asr.decode.graph.lang import read_lang
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.topology import build_topology, write_topology
 from bayes_asr.decode.graph.transducers import sources
-from bayes_asr.kaldi_io.fst import Fst, read_fst
+from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_topology
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
 
 PLAIN: dict[str, Any] = {"position_dependent": False}

@@ -12,7 +12,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import rescore
 from bayes_asr.decode.lattices.rescore import rescore_lattices
 from bayes_asr.decode.search.archive import decode_archive
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search import search
 from bayes_asr.kaldi_io.lattice import write_lattices
 from bayes_asr.kaldi_io.text import read_text
@@ -27,8 +28,8 @@ def golden(request: pytest.FixtureRequest, kaldi_corpus: Callable[[str], Path]) 
 @pytest.fixture(scope="module")
 def decoded(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("decoded")
-    source = (golden.loglikes, golden.graph, golden.model, out)
-    decode_archive(*source, golden.options("a"))
+    job = DecodeJob(str(golden.loglikes), golden.graph, golden.model, golden.options("a"))
+    decode_archive(job, out)
     return out
 
 
@@ -77,7 +78,7 @@ def test_files_are_kaldis(golden: Golden, decoded: Path, nj: int, tmp_path: Path
 
 
 def test_state_level_lattices_are_refused(tmp_path: Path) -> None:
-    options = DecodeOptions(1.0, lattice_beam=2.0, allow_partial=True)
+    options = SearchOptions(1.0, 16.0, UNLIMITED, lattice_beam=2.0, allow_partial=True)
     loglikes = np.random.default_rng(0).normal(size=(9, 8)).astype(np.float32)
     lattice, _ = search(random_network(0), loglikes, options)
     assert lattice is not None

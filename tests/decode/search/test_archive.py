@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +14,18 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
+from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search import workers
 from bayes_asr.decode.search.archive import decode_archive
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
+from bayes_asr.decode.search.options import KALDI_DEFAULTS, UNLIMITED, SearchOptions
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.lattice import iter_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import write_small_graph
 
-OPTIONS = DecodeOptions(acoustic_scale=0.5, beam=20.0, lattice_beam=10.0)
+OPTIONS = SearchOptions(0.5, 20.0, UNLIMITED, lattice_beam=10.0)
 
 
 @pytest.fixture
@@ -33,11 +37,23 @@ def loglikes(frames: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(frames, 3)).astype(np.float32)
 
 
-def decode(graph: Path, items: dict[str, np.ndarray], **more: object):
+def decode(
+    graph: Path,
+    items: dict[str, np.ndarray],
+    lmwts: Sequence[float] = (),
+    wips: Sequence[float] = (0.0,),
+    nj: int = 1,
+) -> DecodeSummary:
     """Decode with the small graph into `graph`/../out."""
-    source = graph.parent / "loglikes.ark"
-    write_unchecked(items, source)
-    return decode_archive(source, graph, graph / "final.mdl", graph.parent / "out", OPTIONS, **more)
+    write_unchecked(items, graph.parent / "loglikes.ark")
+    return decode_archive(job_of(graph, lmwts, wips, nj), graph.parent / "out")
+
+
+def job_of(
+    graph: Path, lmwts: Sequence[float] = (), wips: Sequence[float] = (0.0,), nj: int = 1
+) -> DecodeJob:
+    source, grid = str(graph.parent / "loglikes.ark"), tuple(pair_weights(lmwts, wips))
+    return DecodeJob(source, graph, graph / "final.mdl", OPTIONS, grid, nj)
 
 
 def write_unchecked(items: dict[str, np.ndarray], path: Path) -> None:
@@ -74,8 +90,8 @@ def test_every_file_holds_every_utterance_in_order(graph: Path) -> None:
 def test_partial_words_are_counted_and_named(graph: Path, caplog: pytest.LogCaptureFixture) -> None:
     source = graph.parent / "loglikes.ark"
     write_matrices([("short", loglikes(1))], source)
-    options = DecodeOptions(acoustic_scale=0.5, allow_partial=True)
-    summary = decode_archive(source, graph, graph / "final.mdl", graph.parent / "out", options)
+    options = replace(KALDI_DEFAULTS, acoustic_scale=0.5, allow_partial=True)
+    summary = decode_archive(replace(job_of(graph), options=options), graph.parent / "out")
     assert summary.partial == ["short"]
     assert "short: no path reached a final state; partial words" in caplog.text
     assert read_text(graph.parent / "out" / "words.txt") == {"short": ["yes"]}
@@ -106,7 +122,7 @@ def test_damaged_entry_of_an_scp_stands_alone(graph: Path) -> None:
     scp.write_text(f"a {good}:4\nb {cut}:4\nc gone.ark:4\nd {good}:4\n")
     out = graph.parent / "out"
     with pytest.raises(InputError, match=r"cut\.ark.* b .*; .*gone\.ark"):
-        decode_archive(str(scp), graph, graph / "final.mdl", out, OPTIONS)
+        decode_archive(replace(job_of(graph), loglikes=str(scp)), out)
     words = read_text(out / "words.txt")
     assert words == {"a": ["yes", "no"], "b": [], "c": [], "d": ["yes", "no"]}
 
@@ -118,7 +134,7 @@ def test_truncated_archive_leaves_earlier_results(graph: Path) -> None:
     source = graph.parent / "loglikes.ark"
     source.write_bytes(source.read_bytes()[:-5])
     with pytest.raises(InputError, match=r"loglikes\.ark: two.* needs \d+ bytes .* has \d+"):
-        decode_archive(source, graph, graph / "final.mdl", out, OPTIONS)
+        decode_archive(job_of(graph), out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 

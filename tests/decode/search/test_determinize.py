@@ -11,7 +11,7 @@ from bayes_asr.decode.search import acceptor as acceptors
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search import options as defaults
 from bayes_asr.decode.search.determinize import determinize
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search import search
 from bayes_asr.kaldi_io.lattice import Lattice
 from tests.support.decode_cases import (
@@ -33,7 +33,7 @@ def random_lattice(seed: int, frames: int = 5, beam: float = 3.0) -> Lattice:
     network = random_network(seed, states=6)
     network = replace(network, final=np.where(np.arange(6) % 2, 0.5, np.inf).astype(np.float32))
     loglikes = np.random.default_rng([seed, 2]).normal(0, 2, (frames, 8)).astype(np.float32)
-    options = DecodeOptions(1.0, beam=50.0, lattice_beam=beam, min_active=0, allow_partial=True)
+    options = SearchOptions(1.0, 50.0, UNLIMITED, 0, beam, allow_partial=True)
     lattice, _ = search(network, loglikes, options)
     assert lattice is not None
     return lattice

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from bayes_asr.decode.lattices.mbr import decode_risk
-from bayes_asr.decode.lattices.paths import best_paths, sweep_words
+from bayes_asr.decode.lattices.paths import best_paths, pair_weights, sweep_words
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.compiled import LIBRARY
 from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, decode_utterance
+from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import CASES, SETTINGS, Golden, golden_case
 
@@ -125,16 +126,9 @@ def test_archive_is_written_as_kaldi_writes_it(golden: Golden, nj: int, tmp_path
             for p in golden.folder.glob("a.words.lmwt*")
         }
     )
-    summary = decode_archive(
-        golden.loglikes,
-        golden.graph,
-        golden.model,
-        tmp_path,
-        golden.options("a"),
-        lmwts=lmwts,
-        wips=[0.0, 1.0],
-        nj=nj,
-    )
+    grid, options = tuple(pair_weights(lmwts, [0.0, 1.0])), golden.options("a")
+    job = DecodeJob(str(golden.loglikes), golden.graph, golden.model, options, grid, nj)
+    summary = decode_archive(job, tmp_path)
     expected = golden.words("a.words")
     assert read_text(tmp_path / "words.txt") == expected
     assert list(read_text(tmp_path / "words.txt")) == list(expected)

@@ -12,15 +12,17 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.programs import JOB, find_program, run_jobs
+from bayes_asr.decode.lattices.paths import Weights, pair_weights
 from bayes_asr.decode.search.archive import choose_decoder, decode_archive
-from bayes_asr.decode.search.options import DecodeOptions
+from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.lattice import iter_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import CASES, golden_case, write_small_graph
 from tests.support.kaldi_jobs import write_run
 
-OPTIONS = DecodeOptions(0.1, beam=13.0, max_active=7000, lattice_beam=8.0, allow_partial=True)
+OPTIONS = SearchOptions(0.1, beam=13.0, max_active=7000, lattice_beam=8.0, allow_partial=True)
 
 # Each stub writes its arguments to $CALLS/NAME, one a line, and does just enough.
 SAY = 'printf "%s\\n" "$@" >> "$CALLS/$(basename "$0")"\n'
@@ -76,13 +78,21 @@ def inputs(tmp_path: Path) -> dict[str, Path]:
     return {"graph": graph, "model": graph / "final.mdl", "out": folder / "out"}
 
 
-def decode(inputs: dict[str, Path], source: str = "loglikes.ark", **more: object):
-    loglikes = inputs["graph"].parent / source
-    return decode_archive(loglikes, **inputs, options=OPTIONS, backend="kaldi", **more)
+def decode(
+    inputs: dict[str, Path],
+    source: str = "loglikes.ark",
+    *,
+    grid: tuple[Weights, ...] = (),
+    nj: int = 1,
+    cmd: str = "",
+) -> DecodeSummary:
+    loglikes = str(inputs["graph"].parent / source)
+    job = DecodeJob(loglikes, inputs["graph"], inputs["model"], OPTIONS, grid, nj)
+    return decode_archive(job, inputs["out"], backend="kaldi", cmd=cmd)
 
 
 def test_programs_get_kaldis_options(calls: Path, inputs: dict[str, Path]) -> None:
-    summary = decode(inputs, lmwts=[10.0], wips=[0.5])
+    summary = decode(inputs, grid=((10.0, 0.5),))
     source = inputs["graph"].parent / "loglikes.ark"
     *options, output = (calls / "latgen-faster-mapped").read_text().splitlines()
     assert options == [
@@ -219,16 +229,9 @@ def test_real_kaldi_gives_what_the_embedded_decoder_gives(
 ) -> None:
     golden, results = golden_case(kaldi_corpus, *case), {}
     for backend in ("kaldi", "embedded"):
-        decode_archive(
-            golden.loglikes,
-            golden.graph,
-            golden.model,
-            tmp_path / backend,
-            golden.options("a"),
-            lmwts=[3.0, 1 / golden.scale, 20.0],
-            wips=[0.0, 1.0],
-            backend=backend,
-        )
+        grid = tuple(pair_weights([3.0, 1 / golden.scale, 20.0], [0.0, 1.0]))
+        job = DecodeJob(str(golden.loglikes), golden.graph, golden.model, golden.options("a"), grid)
+        decode_archive(job, tmp_path / backend, backend=backend)
         folder = tmp_path / backend
         results[backend] = {path.name: read_text(path) for path in folder.glob("*.txt")}
         results[backend]["lattices"] = [utt for utt, _ in iter_lattices(folder / "lat.1.gz")]

@@ -22,9 +22,9 @@ from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.decode.graph.transducers import build_fst
 from bayes_asr.decode.search import compiled, kaldi
 from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
-from bayes_asr.decode.search.graph_dir import load_network, read_grammar
+from bayes_asr.decode.search.graph_dir import load_decoding_graph, read_grammar
 from bayes_asr.decode.search.job import DecodeJob
-from bayes_asr.decode.search.options import UNLIMITED, DecodeOptions
+from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.search_record import (
     describe_differences,
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.skipif(
 )
 LEXICON = "ab a b\nab b a\nab b b\nbab b a b\nba b a\nabba a b b a\nb b\nbe b\n"
 PHONES = {"<eps>": 0, "sil": 1, "a": 2, "b": 3}
-WIDE = DecodeOptions(1.0, 200.0, UNLIMITED, 0, 4.0, True)
+WIDE = SearchOptions(1.0, 200.0, UNLIMITED, 0, 4.0, True)
 
 
 def run_graph(*arguments: object) -> None:
@@ -83,7 +83,7 @@ def loglikes(seed: int, frames: int) -> np.ndarray:
 
 
 def network_of(folder: Path, kind: str) -> DecodingGraph:
-    return load_network(folder / kind, folder / "final.mdl")
+    return load_decoding_graph(folder / kind, folder / "final.mdl")
 
 
 def cost(result: Any) -> float:
@@ -260,13 +260,13 @@ def test_other_grammars_are_refused(
     real = [(s, moved.get(i, i), moved.get(o, o), w, t) for s, i, o, w, t in arcs]
     write_fst(build_fst(real, {1: 0.0}), tmp_path / "G.fst")
     with pytest.raises(InputError, match=said) as error:
-        load_network(folder / "apart", folder / "final.mdl", tmp_path / "G.fst")
+        load_decoding_graph(folder / "apart", folder / "final.mdl", tmp_path / "G.fst")
     assert str(tmp_path / "G.fst") in str(error.value)
 
 
 def test_a_grammar_for_a_composed_graph_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match=r"has no HCL\.fst to compose with .*lm\.arpa"):
-        load_network(folder / "composed", folder / "final.mdl", folder / "lm.arpa")
+        load_decoding_graph(folder / "composed", folder / "final.mdl", folder / "lm.arpa")
 
 
 def test_words_without_backoff_are_refused(folder: Path, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_words_without_backoff_are_refused(folder: Path, tmp_path: Path) -> None
         (tmp_path / path.name).symlink_to(path)
     (tmp_path / "words.txt").write_text("<eps> 0\nab 1\n")
     with pytest.raises(InputError, match=r"words\.txt: lacks #0"):
-        load_network(tmp_path, folder / "final.mdl")
+        load_decoding_graph(tmp_path, folder / "final.mdl")
 
 
 def test_lattices_say_with_what_they_were_composed(folder: Path, tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_words_of_a_language_model_that_the_graph_lacks_are_named(
     graph = shutil.copytree(folder / "apart", tmp_path / "apart")
     with (graph / "words.txt").open("a") as words:
         words.write("bee 999\n")
-    load_network(graph, folder / "final.mdl", tmp_path / "lm.arpa")
+    load_decoding_graph(graph, folder / "final.mdl", tmp_path / "lm.arpa")
     assert f"lm.arpa: left out are 1 words that {graph}/HCL.fst lacks: bee\n" in messages()
 
 

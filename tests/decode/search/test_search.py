@@ -9,22 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.config.merge import load_section
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.embedded import ENGINES, choose_engine, decode_utterance
-from bayes_asr.decode.search.loading import build_network, check_loglikes, has_cycle
-from bayes_asr.decode.search.options import UNLIMITED, DecodeOptions
+from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
+from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search import best_arcs, search
-from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
-from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, has_cycle
 from bayes_asr.kaldi_io.lattice import Lattice
 from bayes_asr.kaldi_io.mdl import build_monophone_model
+from bayes_asr.kaldi_io.openfst import Fst
 from tests.support.decode_cases import assert_same_arrays, random_arcs, random_network
 
 needs_native = pytest.mark.skipif(
     not compiled.LIBRARY.usable, reason="the C++ decoder is not built"
 )
 SEARCHES = [search, pytest.param(compiled.search, marks=needs_native)]
-WIDE = DecodeOptions(acoustic_scale=1.0, beam=1e6, lattice_beam=1e6, min_active=0)
+WIDE = SearchOptions(1.0, 1e6, UNLIMITED, 0, lattice_beam=1e6)
 NARROW = replace(WIDE, lattice_beam=3.0)
 
 
@@ -119,7 +120,7 @@ def test_lattice_holds_exactly_the_arcs_within_its_beam(find, seed: int, beam: f
 def test_native_search_equals_the_reference(
     seed: int, frames: int, states: int, **chosen: float
 ) -> None:
-    options = DecodeOptions(acoustic_scale=1.0, allow_partial=bool(seed % 2), **chosen)
+    options = SearchOptions(acoustic_scale=1.0, allow_partial=bool(seed % 2), **chosen)
     network, loglikes = random_network(seed, states), random_loglikes(seed, frames)
     loglikes[np.random.default_rng(seed).random(loglikes.shape) < 0.02] = -np.inf
     ours, reached = search(network, loglikes, options)
@@ -135,7 +136,7 @@ def test_native_search_equals_the_reference(
 @pytest.mark.parametrize("find", SEARCHES)
 def test_pruning_as_it_goes_does_not_change_the_result(find) -> None:
     network, loglikes = random_network(3), random_loglikes(3, 90)
-    options = DecodeOptions(acoustic_scale=1.0, beam=8.0, lattice_beam=4.0, min_active=0)
+    options = SearchOptions(1.0, 8.0, UNLIMITED, 0, lattice_beam=4.0)
     often, _ = find(network, loglikes, replace(options, prune_interval=2))
     never, _ = find(network, loglikes, replace(options, prune_interval=10_000))
     assert_same_arrays(often, never)
@@ -187,12 +188,12 @@ def small_fst(ilabel: int = 1, loop: bool = False) -> Fst:
 
 def test_graph_of_another_model_is_refused() -> None:
     with pytest.raises(InputError, match=r"HCLG: ilabel 99 is past the 6 transition-ids"):
-        build_network(small_fst(ilabel=99), build_monophone_model([1]), "HCLG")
+        build_decoding_graph(small_fst(ilabel=99), build_monophone_model([1]), "HCLG")
 
 
 def test_epsilon_cycle_is_refused() -> None:
     with pytest.raises(InputError, match="HCLG: epsilon arcs form a cycle"):
-        build_network(small_fst(loop=True), build_monophone_model([1]), "HCLG")
+        build_decoding_graph(small_fst(loop=True), build_monophone_model([1]), "HCLG")
 
 
 @given(seed=st.integers(0, 1000))
@@ -210,7 +211,7 @@ def test_empty_graph_is_refused() -> None:
     none = np.empty(0, np.int32)
     empty = Fst(-1, none.astype(np.float32), np.zeros(1, np.int64), none, none, none, none)
     with pytest.raises(InputError, match="no start state"):
-        build_network(empty, build_monophone_model([1]), "HCLG")
+        build_decoding_graph(empty, build_monophone_model([1]), "HCLG")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,12 @@ def test_bad_loglikes_are_refused(loglikes: np.ndarray, message: str) -> None:
 )
 def test_options_without_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
-        DecodeOptions(**wrong)
+        SearchOptions(**wrong)
+
+
+def test_defaults_are_those_of_the_base_configuration() -> None:
+    config = load_section("decode", [])
+    assert SearchOptions() == SearchOptions.from_config(config)
 
 
 def test_engine_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

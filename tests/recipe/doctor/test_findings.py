@@ -18,7 +18,8 @@ from bayes_asr.decode.lattices import compiled as lattices
 from bayes_asr.decode.search import compiled as decoder
 from bayes_asr.decode.search import kaldi
 from bayes_asr.decode.search.kaldi import PROGRAMS
-from bayes_asr.kaldi_io.fst import Fst, write_fst
+from bayes_asr.kaldi_io.fst import write_fst
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.nn.kernels.cpu import library as recurrence
 from bayes_asr.recipe.doctor import environment, extras, training_data
 from bayes_asr.train import components

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.kaldi_io.fst import Fst, write_fst
+from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.recipe.doctor import way
 from tests.support.places import CONF
 from tests.support.small_corpus import settings, write_corpus

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.transducers import PhoneAcceptor, build_fst, sources
-from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.tree import Tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph

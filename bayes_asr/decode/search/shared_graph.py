@@ -1,4 +1,4 @@
-"""A decoding graph that the processes of a machine have once in memory."""
+"""A decoding graph in shared memory, once for all processes of a machine."""
 
 import pickle
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ LINE = 64  # bytes: where arrays may begin
 
 
 @dataclass(frozen=True)
-class Lent:
-    """A network whose arrays lie in the memory that another process offers.
+class SharedGraph:
+    """A decoding graph whose arrays lie in the memory that another process offers.
 
-    place, name, size: of that memory; content: all but the arrays; spans: where each array begins
-    and ends.
+    place, name, size: of that memory; content: the pickle without the arrays; spans: begin and end
+    of each array.
     """
 
     place: str
@@ -29,10 +29,11 @@ class Lent:
 
 
 @contextmanager
-def lend(network: DecodingGraph) -> Iterator[Lent | None]:
-    """Offer a network to other processes while the block lasts; None where that is not possible."""
+def share_graph(graph: DecodingGraph) -> Iterator[SharedGraph | None]:
+    """Offer a graph to other processes while the block lasts; None where that is not possible."""
+    # Pickle protocol 5 hands out the arrays as buffers, so that only these go to shared memory.
     buffers: list[pickle.PickleBuffer] = []
-    content = pickle.dumps(network, protocol=5, buffer_callback=buffers.append)
+    content = pickle.dumps(graph, protocol=5, buffer_callback=buffers.append)
     arrays = [buffer.raw() for buffer in buffers]
     *starts, size = accumulate((-(-len(array) // LINE) * LINE for array in arrays), initial=0)
     spans = tuple((at, at + len(array)) for at, array in zip(starts, arrays, strict=True))
@@ -43,19 +44,19 @@ def lend(network: DecodingGraph) -> Iterator[Lent | None]:
             return
         for (start, end), array in zip(spans, arrays, strict=True):
             memory[start:end] = array
-        yield Lent(*offered, size, content, spans)
+        yield SharedGraph(*offered, size, content, spans)
 
 
 @cache
-def borrow(lent: Lent) -> DecodingGraph:
-    """The network that another process of this machine lends; a process maps it once.
+def open_shared_graph(shared: SharedGraph) -> DecodingGraph:
+    """The graph that another process of this machine shares; a process maps it once.
 
-    `lent` comes from the process that started this one.
+    `shared` comes from the process that started this one.
     """
-    memory = open_memory(lent.place, lent.name, lent.size)
+    memory = open_memory(shared.place, shared.name, shared.size)
     if memory is None:
         raise MemoryError("the process that lends the decoding graph is gone")
     view = memoryview(memory).toreadonly()
-    arrays = [view[start:end] for start, end in lent.spans]
-    network: DecodingGraph = pickle.loads(lent.content, buffers=arrays)  # noqa: S301
-    return network
+    arrays = [view[start:end] for start, end in shared.spans]
+    graph: DecodingGraph = pickle.loads(shared.content, buffers=arrays)  # noqa: S301
+    return graph

@@ -1,27 +1,14 @@
-"""From HCLG to what the search walks: checked against the transition model, taken apart."""
+"""Inputs of the search: a graph and log-likelihoods, checked against the transition model."""
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, has_cycle
-from bayes_asr.kaldi_io.fst import Fst
+from bayes_asr.decode.search.search_graph import DecodingGraph, has_cycle, select_arcs
 from bayes_asr.kaldi_io.mdl import TransitionModel
-from bayes_asr.kaldi_io.openfst import LARGEST
+from bayes_asr.kaldi_io.openfst import LARGEST, Fst
 
 
-def select_arcs(fst: Fst, source: np.ndarray, chosen: np.ndarray) -> Arcs:
-    """Return the arcs of `fst` selected by the mask `chosen`, their order kept."""
-    counts = np.bincount(source[chosen], minlength=len(fst.final))
-    return Arcs(
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.ascontiguousarray(fst.ilabel[chosen], np.int32),
-        np.ascontiguousarray(fst.olabel[chosen], np.int32),
-        np.ascontiguousarray(fst.weight[chosen], np.float32),
-        np.ascontiguousarray(fst.nextstate[chosen], np.int32),
-    )
-
-
-def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> DecodingGraph:
+def build_decoding_graph(fst: Fst, model: TransitionModel, name: str = "graph") -> DecodingGraph:
     """Check a graph against the transition model and prepare it for the search.
 
     Raises InputError naming `name` for an empty graph, an ilabel past the model's transition-ids
@@ -29,33 +16,32 @@ def build_network(fst: Fst, model: TransitionModel, name: str = "graph") -> Deco
     """
     if fst.start < 0 or not len(fst.final):
         raise InputError(f"{name}: the graph has no start state")
-    highest, known = int(fst.ilabel.max(initial=0)), len(model.pdf) - 1
-    if highest > known:
+    highest, num_tids = int(fst.ilabel.max(initial=0)), len(model.pdf) - 1
+    if highest > num_tids:
         raise InputError(
-            f"{name}: ilabel {highest} is past the {known} transition-ids of the model; "
+            f"{name}: ilabel {highest} is past the {num_tids} transition-ids of the model; "
             "take the final.mdl that this graph was made with"
         )
     source = np.repeat(np.arange(len(fst.final)), np.diff(fst.offsets))
     emits = fst.ilabel > 0
-    network = DecodingGraph(
+    begins_phone = (model.hmm_state == 0) & ~model.self_loop & (np.arange(num_tids + 1) > 0)
+    graph = DecodingGraph(
         start=int(fst.start),
         final=np.ascontiguousarray(fst.final, np.float32),
         emitting=select_arcs(fst, source, emits),
         epsilon=select_arcs(fst, source, ~emits),
         column=np.ascontiguousarray(model.pdf[fst.ilabel[emits]], np.int32),
-        phone_start=np.where(
-            (model.hmm_state == 0) & ~model.self_loop & (np.arange(known + 1) > 0), model.phone, 0
-        ).astype(np.int32),
+        phone_start=np.where(begins_phone, model.phone, 0).astype(np.int32),
         num_pdfs=int(model.num_pdfs),
         name=name,
     )
-    if has_cycle(network.epsilon):
+    if has_cycle(graph.epsilon):
         raise InputError(f"{name}: epsilon arcs form a cycle; a decoding graph must have none")
-    return network
+    return graph
 
 
 def check_loglikes(
-    network: DecodingGraph, name: str, loglikes: np.ndarray | InputError
+    graph: DecodingGraph, name: str, loglikes: np.ndarray | InputError
 ) -> np.ndarray:
     """Return `loglikes` as float32 [T, num_pdfs], or refuse a wrong width, emptiness, NaN, +inf.
 
@@ -65,10 +51,10 @@ def check_loglikes(
     """
     if isinstance(loglikes, InputError):
         raise loglikes
-    if loglikes.ndim != 2 or loglikes.shape[1] != network.num_pdfs:
+    if loglikes.ndim != 2 or loglikes.shape[1] != graph.num_pdfs:
         raise InputError(
             f"{name}: log-likelihoods of shape {list(loglikes.shape)}, "
-            f"but the model has {network.num_pdfs} pdfs"
+            f"but the model has {graph.num_pdfs} pdfs"
         )
     if not len(loglikes):
         raise InputError(f"{name}: log-likelihoods without frames")
