@@ -5,6 +5,7 @@ those of the other.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +50,7 @@ class BatchNorm(nn.BatchNorm1d):
     def _normalise_together(self, x_NX: Tensor, all_reduce: AllReduce) -> Tensor:
         """Normalise by the frames of all processes; update running statistics as torch does."""
         with torch.no_grad():
-            n, mean, variance = _statistics(x_NX, all_reduce)
+            n, mean, variance = _measure(x_NX, all_reduce)
             # The running variance is that of a sample, n / (n - 1), as torch's.
             if n > 1:
                 self.num_batches_tracked += 1
@@ -57,12 +58,20 @@ class BatchNorm(nn.BatchNorm1d):
                 self.running_var += MOMENTUM * (variance * (n / (n - 1)) - self.running_var)
             else:  # a frame alone changes nothing, as above
                 mean, variance = self.running_mean.clone(), self.running_var.clone()
-        return _Normalised.apply(
-            x_NX, self.weight, self.bias, mean, variance, self.eps, n, all_reduce
-        )
+        statistics = _Statistics(n, mean, variance, all_reduce)
+        return _Normalised.apply(x_NX, self.weight, self.bias, self.eps, statistics)
 
 
-def _statistics(x_NX: Tensor, all_reduce: AllReduce) -> tuple[int, Tensor, Tensor]:
+class _Statistics(NamedTuple):
+    """Of the frames of all processes: their number, mean [X] and variance [X]."""
+
+    n: int
+    mean: Tensor
+    variance: Tensor
+    all_reduce: AllReduce
+
+
+def _measure(x_NX: Tensor, all_reduce: AllReduce) -> tuple[int, Tensor, Tensor]:
     """The number of frames of all processes, their mean, and their variance without correction.
 
     Each process centres its own frames on their mean. Squares around 0 are added up, in double
@@ -79,10 +88,10 @@ def _statistics(x_NX: Tensor, all_reduce: AllReduce) -> tuple[int, Tensor, Tenso
 
 
 class _Normalised(torch.autograd.Function):
-    """`apply(x_NX, weight, bias, mean, variance, eps, n, all_reduce)` -> x, normalised.
+    """`apply(x_NX, weight, bias, eps, statistics)` -> x, normalised.
 
-    n: frames of all processes. Their mean and variance are functions of x, of each process, unless
-    there is one frame alone (Ioffe & Szegedy 2015).
+    Mean and variance are functions of x, of each process, unless there is one frame alone (Ioffe &
+    Szegedy 2015).
     """
 
     @staticmethod
@@ -91,21 +100,18 @@ class _Normalised(torch.autograd.Function):
         x_NX: Tensor,
         weight: Tensor,
         bias: Tensor,
-        mean: Tensor,
-        variance: Tensor,
         eps: float,
-        n: int,
-        all_reduce: AllReduce,
+        statistics: _Statistics,
     ) -> Tensor:
-        ctx.save_for_backward(x_NX, weight, mean, variance)
-        ctx.eps, ctx.n, ctx.all_reduce = eps, n, all_reduce  # type: ignore[attr-defined]
-        return batch_norm(x_NX, mean, variance, weight, bias, eps=eps)
+        ctx.save_for_backward(x_NX, weight)
+        ctx.eps, ctx.statistics = eps, statistics  # type: ignore[attr-defined]
+        return batch_norm(x_NX, statistics.mean, statistics.variance, weight, bias, eps=eps)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_NX: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, mean, variance = ctx.saved_tensors  # type: ignore[attr-defined]
-        eps, n = ctx.eps, ctx.n  # type: ignore[attr-defined]
+        x, weight = ctx.saved_tensors  # type: ignore[attr-defined]
+        eps, (n, mean, variance, all_reduce) = ctx.eps, ctx.statistics  # type: ignore[attr-defined]
         # With x^ = (x - mean) / deviation: the gradient of the scale is the sum of dy x^ over the
         # frames, that of the shift the sum of dy.
         parts = x.new_zeros(2, x.shape[1])
@@ -115,7 +121,7 @@ class _Normalised(torch.autograd.Function):
             )
             parts += torch.stack(gradients)
         total = parts.clone()
-        ctx.all_reduce(total)  # type: ignore[attr-defined]
+        all_reduce(total)
         scale = weight * (variance + eps).rsqrt()
         # Ioffe & Szegedy (2015): dx = scale (dy - (sum of dy + x^ sum of dy x^) / n), with the sums
         # over all processes. The second part is a batch norm of x whose scale and shift are those
@@ -123,7 +129,7 @@ class _Normalised(torch.autograd.Function):
         through_statistics = -total * scale / n if n > 1 else torch.zeros_like(total)
         factor, offset = through_statistics
         by_x = batch_norm(x, mean, variance, factor, offset, eps=eps).addcmul_(grad_NX, scale)
-        return by_x, *parts, *(None,) * 5
+        return by_x, *parts, None, None
 
 
 class SharedBatchNorm(nn.Module):

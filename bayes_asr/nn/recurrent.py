@@ -89,11 +89,7 @@ class RecurrentLayer(Layer):
         self.norm = build_norm(norm, sets, self.cell.gates, self.cell.gate_size)
         if not self.cell.states:
             self._leave_to_activation()
-        self.V = nn.Parameter(torch.empty(sets, units, width)) if self.cell.recurrent else None
-        if self.V is not None:
-            for gate in self.V.data.split(self.cell.gate_size, dim=2):
-                for direction in gate:
-                    direction.copy_(nn.init.orthogonal_(torch.empty(direction.shape)))
+        self.V = self._draw_recurrent_weights(sets) if self.cell.recurrent else None
         # As theta of `Cell.start`, for every state of the cell, set of weights and unit.
         self.initial = (
             nn.Parameter(torch.zeros(self.cell.states, sets, units))
@@ -162,6 +158,14 @@ class RecurrentLayer(Layer):
             return self._hand_on(h), (h[-1:],)
         h, state = step_through(self.cell, terms, self.V, mask, frames, state)
         return self._hand_on(h), state
+
+    def _draw_recurrent_weights(self, sets: int) -> nn.Parameter:
+        """V [sets, H, G*H], orthogonal for each gate."""
+        V = torch.empty(sets, self.units, self.cell.gates * self.cell.gate_size)
+        for gate in V.split(self.cell.gate_size, dim=2):
+            for direction in gate:
+                direction.copy_(nn.init.orthogonal_(torch.empty(direction.shape)))
+        return nn.Parameter(V)
 
     def _leave_to_activation(self) -> None:
         """Keep 1 and 0 as scale and shift of the norm where gamma and theta do the same."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.kernels.cpu import library, recurrence
 from bayes_asr.nn.kernels.cpu.recurrence import CompiledRecurrence, Kernel, KernelCall, find_kernel
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED, PARAMETERISED
@@ -355,7 +355,7 @@ def test_torch_computes_where_it_is_told_to(
     unit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(library.PATH_VARIABLE, "torch")
-    monkeypatch.setattr(library, "run_recurrence", None)
+    monkeypatch.setattr(recurrence, "_run", None)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4).float()
         assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))

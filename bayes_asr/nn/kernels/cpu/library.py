@@ -6,7 +6,6 @@ the environment variable BAYES_ASR_KERNELS forces another one, or `torch` for no
 
 import ctypes as c
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import takewhile
@@ -183,26 +182,8 @@ def check_tensor(name: str, x: Tensor, shape: tuple[int, ...], *dtypes: torch.dt
     return x
 
 
-def indices(values: Sequence[int]) -> Tensor:
-    """Return integers as the library reads them; keep the tensor until the call is over."""
-    return torch.tensor(values, dtype=torch.int64)
-
-
-def run_recurrence(direction: str, path: str, **members: Any) -> None:
-    """Run `forward` or `backward` of a path for members of `Job`, tensors by their addresses."""
-    job = Job()
-    for name, value in members.items():
-        if isinstance(value, tuple):  # an array of pointers, one a state of the cell
-            for i, tensor in enumerate(value):
-                getattr(job, name)[i] = address(tensor)
-        elif isinstance(value, Tensor):
-            setattr(job, name, address(value))
-        elif value is not None:
-            setattr(job, name, value)
-    run(direction, path, job, f"the recurrence on its way {direction}")
-
-
 def run(function: str, path: str, arguments: c.Structure, task: str) -> None:
+    """Call a function of a path; MemoryError about the task where memory does not suffice."""
     _share_threads()
     LIBRARY.run(function, task, paths()[path], c.byref(arguments))
 

@@ -119,7 +119,7 @@ class CompiledRecurrence(torch.autograd.Function):
         for name in {"slopes", "before"} & saved.keys():
             job[f"{name}_frame"], job[f"{name}_direction"] = saved[name].stride()[:2]
         terms = inputs["terms"]
-        library.run_recurrence(
+        _run(
             "forward",
             **job,
             **saved,
@@ -147,7 +147,7 @@ class CompiledRecurrence(torch.autograd.Function):
         da, (B, D, P, H) = saved["slopes"], (job[name] for name in "BDPH")
         by_initial = [torch.empty(B, D, H) for _ in range(ctx.states)]  # type: ignore[attr-defined]
         by_row = torch.zeros(B, D, P, H)
-        library.run_recurrence(
+        _run(
             "backward",
             **job,
             **saved,
@@ -227,9 +227,23 @@ def _job(call: KernelCall, inputs: dict[str, Any]) -> dict[str, Any]:
         "P": P,
         "E": P + unit.extras,
         "sets": len(coefficients if V is None else V),
-        "backwards": library.indices(backwards),
-        **{name: library.indices(values) for name, values in members.items()},
+        "backwards": torch.tensor(backwards, dtype=torch.int64),
+        **{name: torch.tensor(values, dtype=torch.int64) for name, values in members.items()},
     }
+
+
+def _run(direction: str, path: str, **members: Any) -> None:
+    """Run `forward` or `backward` of a path for members of `Job`, tensors by their addresses."""
+    job = library.Job()
+    for name, value in members.items():
+        if isinstance(value, tuple):  # an array of pointers, one a state of the cell
+            for i, tensor in enumerate(value):
+                getattr(job, name)[i] = library.address(tensor)
+        elif isinstance(value, Tensor):
+            setattr(job, name, library.address(value))
+        elif value is not None:
+            setattr(job, name, value)
+    library.run(direction, path, job, f"the recurrence on its way {direction}")
 
 
 def _allocate_saved(

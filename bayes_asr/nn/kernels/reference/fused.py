@@ -9,6 +9,7 @@ parameters are computed over all frames after the loop.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -92,7 +93,7 @@ class FusedRecurrence(torch.autograd.Function):
         gates = a_NDX.unflatten(-1, (cell.gates, -1))
         initial, states = tensors[: cell.states], tensors[cell.states :]
         previous = [_delay(s, s_0, frames) for s, s_0 in zip(states, initial, strict=True)]
-        reset = _reset_partials(cell, gates, previous[0]) if cell.resets else None
+        reset = _reset_partials(cell, gates, previous[0]) if cell.resets else ()
         V_T = None if V is None else V.transpose(1, 2)
         parameters = [p for p in cell.parameters() if p.requires_grad]
         # Gradients of each new state, kept for the cell's own parameters alone.
@@ -108,12 +109,10 @@ class FusedRecurrence(torch.autograd.Function):
             _through_block(
                 frames.sizes[steps],
                 partials,
-                g_BDH,
-                by_h[rows],
-                [s[rows] for s in by_state],
+                [d[rows] for d in reset],
                 V_T,
-                None if reset is None else [d[rows] for d in reset],
-                out=da[rows],
+                g_BDH,
+                _Gradients(by_h[rows], da[rows], [s[rows] for s in by_state]),
             )
         by_V = None
         if V is not None and ctx.needs_input_grad[4]:  # type: ignore[attr-defined]
@@ -142,26 +141,35 @@ def _delay(state_NDH: Tensor, initial_BDH: Tensor, frames: PackedFrames) -> Tens
     return previous
 
 
+class _Gradients(NamedTuple):
+    """Gradients of some frames: of the outputs h, and two that the way back fills.
+
+    da: of pre-activations; by_state: those that reach each new state, or none.
+    """
+
+    by_h: Tensor
+    da: Tensor
+    by_state: Sequence[Tensor]
+
+
 def _through_block(
     sizes: Sequence[int],
     partials: Partials,
-    g_BDH: Sequence[Tensor],
-    by_h: Tensor,
-    by_state: Sequence[Tensor],
+    reset: Sequence[Tensor],
     V_T: Tensor | None,
-    reset: Sequence[Tensor] | None,
-    *,
-    out: Tensor,
+    g_BDH: Sequence[Tensor],
+    gradients: _Gradients,
 ) -> None:
-    """Go back through some time steps, whose gradients of the pre-activations are written to `out`.
+    """Go back through some time steps, and fill the gradients of their frames.
 
-    g_BDH: gradients of the states after these steps, turned into those of the states before them.
-    by_h: gradients of the outputs h. by_state: buffers for the gradients that reach each state.
+    reset: derivatives of the reset state, if any. g_BDH: gradients of the states after these steps,
+    turned into those of the states before them.
     """
     gate_slopes = [d.split(sizes) for d in partials[0]]
     state_slopes = [[d if d is None else d.split(sizes) for d in row] for row in partials[1]]
-    rows = [t.split(sizes) for t in (by_h, out, *by_state)]
-    through_reset = [d.split(sizes) for d in reset or ()]
+    by_h, da_NDGH, by_state = gradients
+    rows = [t.split(sizes) for t in (by_h, da_NDGH, *by_state)]
+    through_reset = [d.split(sizes) for d in reset]
     for t in reversed(range(len(sizes))):
         grad, da, *buffers = (parts[t] for parts in rows)
         # Gradients of sequences that have ended before step t stay 0.
