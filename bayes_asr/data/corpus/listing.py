@@ -75,41 +75,53 @@ def index_utterances(
     made_from["moved"] = repr(moves)
     made_from["working directory"] = os.getcwd()  # relative names in feats.scp mean other files
 
-    def make(_: Path) -> Arrays:
-        listing = list_utterances(directory, alignments, open_pipe, moves)
-        feats = listing.data.feats or {}
-        if list(feats) != sorted(feats) or any(map(is_pipe, feats.values())):
-            return {}
-        where = [os.path.join(os.getcwd(), path) for path in feats.values()]
-        return {
-            "names": encode(feats),
-            "where": encode(where),
-            # The archives are kept apart, so that no table of a million lines is parsed for them.
-            "archives": encode(map(str, list_archives(where))),
-            # A length of -1 marks an utterance that has features and no alignment.
-            "lengths": np.array([listing.lengths.get(utt, -1) for utt in feats], np.int64),
-            "total": np.array(listing.total),
-            "without_features": encode(listing.without_features),
-        }
+    def read() -> Listing:
+        return list_utterances(directory, alignments, open_pipe, moves)
 
     def use(_: Path, arrays: Arrays) -> Listing:
         if not arrays or not all(map(os.path.exists, decode(arrays["archives"]))):
-            return list_utterances(directory, alignments, open_pipe, moves)
-        names, lengths = arrays["names"], arrays["lengths"]
-        aligned = lengths >= 0
-        # Names are sorted bytes here, and a look-up is a binary search without a dictionary.
-        feats = SortedTable(names, arrays["where"])
-        return Listing(
-            read_data_dir(directory, open_pipe=open_pipe, feats=feats, moves=moves),
-            SortedTable(names[aligned], lengths[aligned]),
-            int(arrays["total"]),
-            decode(arrays["without_features"]),
-            decode(names[~aligned]),
-        )
+            return read()
+        feats = SortedTable(arrays["names"], arrays["where"])
+        data = read_data_dir(directory, open_pipe=open_pipe, feats=feats, moves=moves)
+        return _unpack(arrays, data)
 
     key = name_of(directory, *(part.directory for part in alignments.parts))
     try:
-        return index.of(f"utterances-{key}", made_from, make, use)
+        return index.of(f"utterances-{key}", made_from, lambda _: _pack(read()), use)
     except NotKeptError as error:
         LOGGER.warning("no index of the utterances, which are read from the tables: %s", error)
-        return list_utterances(directory, alignments, open_pipe, moves)
+        return read()
+
+
+def _pack(listing: Listing) -> Arrays:
+    """A listing as arrays, without its tables; none where features are unsorted or of pipes."""
+    feats = listing.data.feats or {}
+    if list(feats) != sorted(feats) or any(map(is_pipe, feats.values())):
+        return {}
+    where = [os.path.join(os.getcwd(), path) for path in feats.values()]
+    return {
+        "names": encode(feats),
+        "where": encode(where),
+        # The archives are kept apart, so that no table of a million lines is parsed for them.
+        "archives": encode(map(str, list_archives(where))),
+        # A length of -1 marks an utterance that has features and no alignment.
+        "lengths": np.array([listing.lengths.get(utt, -1) for utt in feats], np.int64),
+        "total": np.array(listing.total),
+        "without_features": encode(listing.without_features),
+    }
+
+
+def _unpack(arrays: Arrays, data: DataDir) -> Listing:
+    """The listing of `_pack`, with its tables.
+
+    Names are sorted bytes here, and a look-up is a binary search without a dictionary.
+    """
+    names, lengths = arrays["names"], arrays["lengths"]
+    aligned = lengths >= 0
+    return Listing(
+        data,
+        SortedTable(names[aligned], lengths[aligned]),
+        int(arrays["total"]),
+        decode(arrays["without_features"]),
+        decode(names[~aligned]),
+    )

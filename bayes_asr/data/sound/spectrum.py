@@ -4,7 +4,7 @@ Also the samples around each frame, which networks on raw sound read.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby, starmap
 from pathlib import Path
@@ -141,14 +141,13 @@ def write_features(
     Sound of another rate is resampled, and of several channels the first is taken unless `segments`
     or `channel` names another; both are announced. open_pipe: runs the commands of wav.scp, which
     are refused without it. Raises InputError if a larger share than `max_skipped`, or all, get no
-    features, and for sound that cannot be read; what was there then stays, all of it. way: how
-    shards are computed, None for here.
+    features, and for sound that cannot be read; what was there then stays, all of it. mapper: None
+    to compute here.
     """
     data_dir = Path(data_dir)
     settle(data_dir)
     utt2spk = read_mapping(data_dir / "utt2spk")
     stats: dict[str, np.ndarray] = {}
-    missing = dict.fromkeys(utt2spk)
     sounds = Recordings(data_dir, front_end.sample_rate, channel, open_pipe)
 
     def compute(
@@ -164,29 +163,41 @@ def write_features(
     # A function for other processes returns its remarks, as their logs are not read here.
     computed = mapper(compute, recordings) if mapper else starmap(compute, recordings)
 
-    def sift() -> Iterator[tuple[str, np.ndarray]]:
-        remarks: list[Remark] = []
-        for matrices, new_remarks in computed:
-            remarks += new_remarks
-            for utt, matrix in matrices:
-                if utt not in utt2spk:
-                    raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
-                if len(matrix):
-                    missing.pop(utt, None)  # a second one is refused where it is written
-                    speaker = utt2spk[utt]
-                    # The statistics are sums, so those of a speaker add up by utterance.
-                    stats[speaker] = stats.get(speaker, 0.0) + cmvn_statistics([matrix])
-                    yield utt, matrix
-        _report_remarks(remarks)
-        _report_left(data_dir, [*missing], len(utt2spk), max_skipped)
-
     # Features, statistics and the analysis replace the old ones together, or not at all.
     with together(data_dir):
-        matrices = follow(sift(), "features", total=len(utt2spk))
+        sifted = _sift(computed, data_dir, utt2spk, stats, max_skipped)
+        matrices = follow(sifted, "features", total=len(utt2spk))
         write_matrices(matrices, data_dir / "feats.ark", data_dir / "feats.scp")
         write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
         with replacing(data_dir / "frontend.json") as temporary:
             temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
+
+
+def _sift(
+    computed: Iterable[tuple[Iterable[tuple[str, np.ndarray]], list[Remark]]],
+    data_dir: Path,
+    utt2spk: Mapping[str, str],
+    stats: dict[str, np.ndarray],
+    max_skipped: float,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the utterances that have frames, add their statistics to `stats` by speaker, and report
+    what was done to sounds and which utterances have none.
+    """
+    missing = dict.fromkeys(utt2spk)
+    remarks: list[Remark] = []
+    for matrices, new_remarks in computed:
+        remarks += new_remarks
+        for utt, matrix in matrices:
+            if utt not in utt2spk:
+                raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
+            if len(matrix):
+                missing.pop(utt, None)  # a second one is refused where it is written
+                speaker = utt2spk[utt]
+                # The statistics are sums, so those of a speaker add up by utterance.
+                stats[speaker] = stats.get(speaker, 0.0) + cmvn_statistics([matrix])
+                yield utt, matrix
+    _report_remarks(remarks)
+    _report_left(data_dir, [*missing], len(utt2spk), max_skipped)
 
 
 def _report_left(data_dir: Path, missing: list[str], total: int, limit: float) -> None:

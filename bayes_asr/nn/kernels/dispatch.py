@@ -1,7 +1,8 @@
 """The backend that unrolls a recurrence: the fastest code that computes its cell where it lies.
 
 A backend is a module in the folder of what it runs on. `reference.scan` computes any cell anywhere
-and says what all others return.
+and says what all others return. Of products, losses and dropout masks there are torch's form and
+that of `cpu`, which is taken where `cpu.library.runs_on` says so.
 """
 
 from typing import Protocol
