@@ -5,7 +5,8 @@ from pathlib import Path
 
 from bayes_asr.cli.arguments import frame_shift, lm_weight, penalty, processes, whole
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
-from bayes_asr.decode.lattices.rescore import rescore_lattices
+from bayes_asr.decode.lattices.paths import pair_weights
+from bayes_asr.decode.lattices.rescore import RescoreOptions, rescore_lattices
 from bayes_asr.kaldi_io.jobs import check_lattice_jobs
 
 
@@ -37,15 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Read the lattices and write what was asked for."""
     check_lattice_jobs(args.lattices)
-    count = rescore_lattices(
-        args.lattices,
-        args.graph / "words.txt",
-        args.out,
-        lmwts=args.lmwt,
-        wips=args.wip,
-        nbest=args.nbest,
-        mbr=args.mbr,
-        frame_shift=args.frame_shift,
-        nj=args.nj,
-    )
+    grid = tuple(pair_weights(args.lmwt, args.wip))
+    options = RescoreOptions(grid, args.nbest, args.mbr, args.frame_shift)
+    words = args.graph / "words.txt"
+    count = rescore_lattices(args.lattices, words, args.out, options, args.nj)
     print(f"read {count} lattices at {len(args.lmwt) * len(args.wip)} weights into {args.out}")

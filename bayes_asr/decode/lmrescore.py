@@ -15,11 +15,11 @@ from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
 from bayes_asr.decode.graph.ngram import Ngram, read_arpa
 from bayes_asr.decode.graph.transducers import END, START
-from bayes_asr.decode.lattices.rescore import read_all
+from bayes_asr.decode.lattices.rescore import iter_word_lattices
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows, write_lattices
 from bayes_asr.kaldi_io.text import WordSymbols
 
-Histories = tuple[Ngram, Ngram]  # what the old model and the new one know of the words before
+Histories = tuple[Ngram, Ngram]  # states of the old model and of the new one
 
 
 class Grammar:
@@ -29,24 +29,24 @@ class Grammar:
         """Read an ARPA file."""
         self.path, self.model = path, read_arpa(path)
         self._histories = {ngram[:-1] for ngram in self.model.log_prob} | {*self.model.backoff}
-        self._known: dict[tuple[str, Ngram], tuple[float, Ngram]] = {}
+        self._steps: dict[tuple[str, Ngram], tuple[float, Ngram]] = {}
         self.start = self._shorten((START,))
 
     def follow(self, word: str, history: Ngram) -> tuple[float, Ngram]:
-        """What a word costs after a history, and the history behind it.
+        """The cost of a word after a history, and the history after both.
 
         InputError for a word that the model lacks.
         """
-        known = self._known.get((word, history))
-        if known is None:
+        step = self._steps.get((word, history))
+        if step is None:
             cost = -self.model.score(word, history)
             if not np.isfinite(cost):
                 raise InputError(
                     f"{self.path}: lacks {word}, which is in the lattices; give a language model of"
                     " all words of the graph"
                 )
-            known = self._known[word, history] = cost, self._shorten((*history, word))
-        return known
+            step = self._steps[word, history] = cost, self._shorten((*history, word))
+        return step
 
     def _shorten(self, history: Ngram) -> Ngram:
         """The longest end of a history from which the model tells any word apart."""
@@ -64,11 +64,12 @@ def replace_lm(
     Its states are those of the lattice, each once for every pair of histories that lead to it.
     """
 
-    def follow_both(word: str, before: Histories) -> tuple[float, Histories]:
-        (was, of_old), (costs, of_new) = old.follow(word, before[0]), new.follow(word, before[1])
-        return costs - was, (of_old, of_new)
+    def follow_both(word: str, histories: Histories) -> tuple[float, Histories]:
+        old_cost, old_history = old.follow(word, histories[0])
+        new_cost, new_history = new.follow(word, histories[1])
+        return new_cost - old_cost, (old_history, new_history)
 
-    offsets, following = lattice.offsets.tolist(), lattice.nextstate.tolist()
+    offsets, nextstate = lattice.offsets.tolist(), lattice.nextstate.tolist()
     labels, ends = lattice.word.tolist(), np.isfinite(lattice.final_graph).tolist()
     numbers: list[dict[Histories, int]] = [{} for _ in ends]
     numbers[0][old.start, new.start] = 0
@@ -76,21 +77,22 @@ def replace_lm(
     arcs: list[int] = []
     counts, changes, final_changes = [], [], []
     targets: list[tuple[int, Histories]] = []
+    # Composition of the lattice with both models: a state is a state of it and a pair of histories.
     for state, reached in enumerate(numbers):  # sorted: all that leads here has been seen
         leaving = range(offsets[state], offsets[state + 1])
-        for before in reached:
-            reached[before] = len(states)
+        for histories in reached:
+            reached[histories] = len(states)
             states.append(state)
             counts.append(len(leaving))
-            final_changes.append(follow_both(END, before)[0] if ends[state] else 0.0)
+            final_changes.append(follow_both(END, histories)[0] if ends[state] else 0.0)
             for arc in leaving:
-                change, after = 0.0, before
+                change, next_histories = 0.0, histories
                 if labels[arc]:
-                    change, after = follow_both(words[labels[arc]], before)
-                numbers[following[arc]].setdefault(after, -1)
+                    change, next_histories = follow_both(words[labels[arc]], histories)
+                numbers[nextstate[arc]].setdefault(next_histories, -1)
                 arcs.append(arc)
                 changes.append(change)
-                targets.append((following[arc], after))
+                targets.append((nextstate[arc], next_histories))
     rows, at = np.array(arcs, dtype=np.int64), np.array(states)
     tids, tid_offsets = take_rows(lattice.tid_offsets, rows)
     final_tids, final_tid_offsets = take_rows(lattice.final_tid_offsets, at)
@@ -99,7 +101,7 @@ def replace_lm(
         word=lattice.word[rows],
         graph=(lattice.graph[rows] + np.array(changes)).astype(np.float32),
         acoustic=lattice.acoustic[rows],
-        nextstate=np.array([numbers[s][after] for s, after in targets], dtype=np.int32),
+        nextstate=np.array([numbers[state][pair] for state, pair in targets], dtype=np.int32),
         tid_offsets=tid_offsets,
         tids=lattice.tids[tids],
         final_graph=(lattice.final_graph[at] + np.array(final_changes)).astype(np.float32),
@@ -116,7 +118,8 @@ def replace_lm_in(
 
     words: the words.txt of the graph; old: the ARPA file that it was made of; new: another one.
     """
-    changed = map_utterances(partial(_replace_by_files, words, old, new), read_all(lattices), nj)
+    replace = partial(_replace_by_files, words, old, new)
+    changed = map_utterances(replace, iter_word_lattices(lattices), nj)
     count = write_lattices(follow(changed, "lmrescore"), out / "lat.1.gz")
     if not count:
         raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice")

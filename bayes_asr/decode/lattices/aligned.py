@@ -53,9 +53,9 @@ class AlignedLattice:
         """The one that was packed."""
         states, frames, steps, passed, cells = vector[:PARTS].tolist()
         sizes = (PARTS, steps, steps, steps, steps + 1, passed, cells, cells)
-        _, source, target, weight, offsets, *rest = np.split(vector, np.cumsum(sizes)[:-1])
+        _, source, target, weight, offsets, *columns = np.split(vector, np.cumsum(sizes)[:-1])
         weights = np.ascontiguousarray(weight).view("<f4").astype(np.float64)
-        return cls(states, frames, source, target, weights, offsets.astype(np.int64), *rest)
+        return cls(states, frames, source, target, weights, offsets.astype(np.int64), *columns)
 
 
 def count_frames(packed: np.ndarray) -> int:
@@ -82,13 +82,15 @@ def align_lattice(
     if (least := int(tids.min())) < 1:
         raise InputError(f"the lattice has transition-id {least}; they begin with 1")
     states = lattice.num_states + 1
+    # The frame of a transition-id is that in which its step begins, and its place in the step.
     begin = find_times(source, target, lengths, states)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     within = np.arange(len(tids)) - np.repeat(offsets[:-1], lengths)
     frame = np.repeat(begin[source], lengths) + within
     width = int(tids.max()) + 1
-    found, cells = np.unique(frame * width + tids, return_inverse=True)
-    frame, tid = (part.astype(np.int32) for part in np.divmod(found, width))
+    # A cell, frame and transition-id as one number, is counted once for all steps that pass it.
+    pairs, cells = np.unique(frame * width + tids, return_inverse=True)
+    frame, tid = (part.astype(np.int32) for part in np.divmod(pairs, width))
     ends = (source.astype(np.int32), target.astype(np.int32))
     cells = cells.astype(np.int32)
     return AlignedLattice(states, int(begin[-1]), *ends, weight, offsets, cells, frame, tid)
@@ -137,16 +139,17 @@ def find_times(
     it.  InputError where paths to a state differ in length.
     """
     times = [0] * states
-    for before, after, length in zip(
+    for origin, destination, length in zip(
         source.tolist(), target.tolist(), lengths.tolist(), strict=True
     ):
-        times[after] = times[before] + length
-    found = np.array(times)
-    through = found[source] + lengths
-    apart = np.flatnonzero(through != found[target])
-    if len(apart):
+        times[destination] = times[origin] + length
+    entered = np.array(times)
+    through = entered[source] + lengths
+    wrong = np.flatnonzero(through != entered[target])
+    if len(wrong):
+        step = wrong[0]
         raise InputError(
-            f"the lattice has paths of {found[target[apart[0]]]} and of {through[apart[0]]} frames"
-            " to one state; decode the utterance again"
+            f"the lattice has paths of {entered[target[step]]} and of {through[step]} frames to one"
+            " state; decode the utterance again"
         )
-    return found
+    return entered

@@ -17,7 +17,7 @@ FRAME_SHIFT = 0.01
 
 @dataclass(frozen=True)
 class Place:
-    """Where an utterance lies: file and channel by the names that an STM uses, and its begin."""
+    """The place of an utterance: file and channel by the names that an STM uses, and its begin."""
 
     recording: str
     channel: str
@@ -25,7 +25,7 @@ class Place:
 
 
 def read_places(data_dir: Path) -> dict[str, Place] | None:
-    """Where the utterances of a data directory lie in its recordings; None without `segments`.
+    """The places of the utterances of a data directory; None without `segments`.
 
     `reco2file_and_channel` (`recording file channel`) gives recordings the names that the STM has;
     without it they keep theirs, in channel 1.  Kaldi: utils/convert_ctm.pl.
@@ -52,7 +52,7 @@ def _read_files_and_channels(path: Path) -> Iterator[tuple[str, tuple[str, str]]
 
 
 def write_ctm(
-    spoken: Iterable[tuple[str, list[TimedWord]]],
+    transcripts: Iterable[tuple[str, list[TimedWord]]],
     symbols: Mapping[int, str],
     path: Path,
     frame_shift: float = FRAME_SHIFT,
@@ -65,7 +65,7 @@ def write_ctm(
     """
     lines: Iterable[tuple[str, str, float, float, int, float]] = (
         line
-        for utt, words in spoken
+        for utt, words in transcripts
         for line in _time_lines(_find_place(utt, places), words, frame_shift)
     )
     if places is not None:

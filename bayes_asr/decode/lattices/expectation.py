@@ -19,7 +19,7 @@ from bayes_asr.decode.lattices.aligned import AlignedLattice
 
 @dataclass(frozen=True)
 class Expectation:
-    """What all paths of a lattice give together, by their shares of the weight of all.
+    """Sums over all paths of a lattice, by their shares of the weight of all.
 
     `log_total`: the logarithm of that weight; `gain`: the mean gain; `share` float64 [C]: of the
     paths that pass each cell, which is the derivative of `log_total` by the score of the cell;
@@ -51,16 +51,17 @@ def expect_in_python(lattice: AlignedLattice, score: np.ndarray, gain: np.ndarra
     gained = _sum_cells(lattice, gain)
     rows = (lattice.source, lattice.target, worth, gained)
     steps = list(zip(*(row.tolist() for row in rows), strict=True))
-    back = [(target, source, *rest) for source, target, *rest in reversed(steps)]
-    before, gain_before = _follow(steps, 0, lattice.num_states)
-    after, gain_after = _follow(back, lattice.num_states - 1, lattice.num_states)
-    total, mean = before[-1], gain_before[-1]
-    taken = elementary.exp(before[lattice.source] + worth + after[lattice.target] - total)
-    more = gain_before[lattice.source] + gained + gain_after[lattice.target] - mean
+    back = [(target, source, *numbers) for source, target, *numbers in reversed(steps)]
+    forward, forward_gain = _follow(steps, 0, lattice.num_states)
+    backward, backward_gain = _follow(back, lattice.num_states - 1, lattice.num_states)
+    total, mean = forward[-1], forward_gain[-1]
+    # Forward-backward: a step's share of the weight, and the mean gain of the paths through it.
+    shares = elementary.exp(forward[lattice.source] + worth + backward[lattice.target] - total)
+    excess = forward_gain[lattice.source] + gained + backward_gain[lattice.target] - mean
     lengths, cells = np.diff(lattice.offsets), len(lattice.frame)
     share, slope = (
-        np.bincount(lattice.cells, np.repeat(values, lengths), cells)
-        for values in (taken, taken * more)
+        np.bincount(lattice.cells, np.repeat(quantity, lengths), cells)
+        for quantity in (shares, shares * excess)
     )
     return Expectation(float(total), float(mean), share, slope)
 
@@ -74,20 +75,20 @@ def _sum_cells(lattice: AlignedLattice, values: np.ndarray) -> np.ndarray:
 def _follow(
     steps: Iterable[tuple[int, int, float, float]], start: int, states: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The log-weight of all ways from `start` to each state, and their mean gain, both [S]."""
-    reached = [-math.inf] * states
-    reached[start] = 0.0
+    """The log-weight of all paths from `start` to each state, and their mean gain, both [S]."""
+    alpha = [-math.inf] * states
+    alpha[start] = 0.0
     for source, target, worth, _ in steps:
-        reached[target] = _add_logs(reached[target], reached[source] + worth)
+        alpha[target] = _add_logs(alpha[target], alpha[source] + worth)
     gains = [0.0] * states
     for source, target, worth, gained in steps:
-        if reached[target] > -math.inf:
-            share = exp_scalar(reached[source] + worth - reached[target])
+        if alpha[target] > -math.inf:
+            share = exp_scalar(alpha[source] + worth - alpha[target])
             gains[target] += share * (gains[source] + gained)
-    return np.array(reached), np.array(gains)
+    return np.array(alpha), np.array(gains)
 
 
-def _add_logs(one: float, other: float) -> float:
-    """Return log(exp(one) + exp(other))."""
-    more, less = (one, other) if one > other else (other, one)
-    return more if less == -math.inf else more + log_scalar(1 + exp_scalar(less - more))
+def _add_logs(a: float, b: float) -> float:
+    """Return log(exp(a) + exp(b))."""
+    larger, smaller = (a, b) if a > b else (b, a)
+    return larger if smaller == -math.inf else larger + log_scalar(1 + exp_scalar(smaller - larger))

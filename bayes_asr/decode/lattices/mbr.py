@@ -18,9 +18,7 @@ import numpy as np
 from bayes_asr.decode.lattices.paths import sweep_words, weigh
 from bayes_asr.kaldi_io.lattice import CompactLattice
 
-DELTA = float(
-    np.float32(1.0e-5)
-)  # dearer than an error: to pass a word of the lattice by without comparing it
+DELTA = float(np.float32(1.0e-5))  # for a word against nothing: a substitution wins ties
 MAX_ROUNDS = 101
 MATCH, PASS, SKIP = 1, 2, 3  # word of the arc against r_q; against nothing; r_q against nothing
 
@@ -37,7 +35,7 @@ class TimedWord:
 
 @dataclass(frozen=True)
 class MbrHypothesis:
-    """The words that were chosen, and the expected number of errors in them."""
+    """A hypothesis, and the expected number of errors in it."""
 
     words: list[TimedWord]
     risk: float
@@ -65,17 +63,18 @@ def decode_risk(
     With `change_words` off the words of the best path stay, and only get times and confidences.
     """
     words = sweep_words(lattice, [(lmwt, wip)])[0]
-    table = prepare(weigh(lattice, lmwt, wip))
+    table = build_arc_table(weigh(lattice, lmwt, wip))
     for _ in range(MAX_ROUNDS):
-        hypothesis = np.searchsorted(table.words, spread(words))
+        # Figure 6: the likeliest word of each position is the next hypothesis, until none changes.
+        hypothesis = np.searchsorted(table.words, insert_epsilons(words))
         errors = expected_errors(table, hypothesis)
-        chosen = choose_likeliest(errors.occupancy) if change_words else hypothesis
-        words = [int(table.words[index]) for index in chosen if index]
-        if (chosen == hypothesis).all():
+        likeliest = choose_likeliest(errors.occupancy) if change_words else hypothesis
+        words = [int(table.words[index]) for index in likeliest if index]
+        if (likeliest == hypothesis).all():
             break
-    rows = np.flatnonzero(chosen)
-    spans = errors.spans(rows, chosen[rows])
-    confidence = errors.occupancy[rows, chosen[rows]].astype(np.float32)
+    rows = np.flatnonzero(likeliest)
+    spans = errors.spans(rows, likeliest[rows])
+    confidence = errors.occupancy[rows, likeliest[rows]].astype(np.float32)
     timed = [
         TimedWord(word, start, end, float(posterior))
         for word, (start, end), posterior in zip(words, spans, confidence, strict=True)
@@ -83,7 +82,7 @@ def decode_risk(
     return MbrHypothesis(timed, errors.risk)
 
 
-def spread(words: list[int]) -> np.ndarray:
+def insert_epsilons(words: list[int]) -> np.ndarray:
     """Return the words with an empty position before and after each, int [Q]."""
     positions = np.zeros(2 * len(words) + 1, np.int64)
     positions[1::2] = words
@@ -96,7 +95,7 @@ def choose_likeliest(occupancy: np.ndarray) -> np.ndarray:
     return reverse.shape[1] - 1 - reverse.argmax(axis=1)
 
 
-def prepare(lattice: CompactLattice) -> ArcTable:
+def build_arc_table(lattice: CompactLattice) -> ArcTable:
     """Return a weighed lattice with one final node and the posteriors of its arcs."""
     states = lattice.num_states
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
@@ -124,11 +123,11 @@ def measure_nodes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the depth (most arcs from the start) and the time in frames of each node, int [N]."""
     depth, times = [0] * nodes, [0] * nodes
-    for before, after, frames in zip(
+    for origin, destination, frames in zip(
         source.tolist(), target.tolist(), length.tolist(), strict=True
     ):
-        depth[after] = max(depth[after], depth[before] + 1)
-        times[after] = times[before] + frames
+        depth[destination] = max(depth[destination], depth[origin] + 1)
+        times[destination] = times[origin] + frames
     return np.array(depth), np.array(times)
 
 
@@ -148,13 +147,13 @@ def arc_posteriors(
     posterior = np.empty(len(source))
     for layer in layers:
         targets = target[layer].tolist()
-        before = (alpha[state] for state in source[layer].tolist())
-        totals = [sum(pair) for pair in zip(before, loglike[layer].tolist(), strict=True)]
-        for after, total in zip(targets, totals, strict=True):
-            more, less = max(alpha[after], total), min(alpha[after], total)
-            alpha[after] = more + math.log1p(math.exp(less - more))
+        entering = (alpha[state] for state in source[layer].tolist())
+        totals = [sum(pair) for pair in zip(entering, loglike[layer].tolist(), strict=True)]
+        for node, total in zip(targets, totals, strict=True):
+            larger, smaller = max(alpha[node], total), min(alpha[node], total)
+            alpha[node] = larger + math.log1p(math.exp(smaller - larger))
         posterior[layer] = [
-            math.exp(total - alpha[after]) for after, total in zip(targets, totals, strict=True)
+            math.exp(total - alpha[node]) for node, total in zip(targets, totals, strict=True)
         ]
     return posterior
 
@@ -179,18 +178,22 @@ class Errors:
         for i in range(1, len(starts)):
             if ends[i - 1] <= starts[i]:
                 continue
+            # Both words together keep their stretch of time, in the proportion of their lengths.
             earlier = ends[i - 2] if i > 1 else 0.0
-            left = max(earlier, min(starts[i - 1], starts[i]))
-            right = max(ends[i - 1], ends[i])
-            first, second = ends[i - 1] - starts[i - 1], ends[i] - starts[i]
-            middle = left + (right - left) * first / (first + second) if first > 0 else left
-            starts[i - 1], ends[i - 1], starts[i], ends[i] = left, middle, middle, right
+            begin = max(earlier, min(starts[i - 1], starts[i]))
+            stop = max(ends[i - 1], ends[i])
+            length, other_length = ends[i - 1] - starts[i - 1], ends[i] - starts[i]
+            both = length + other_length
+            middle = begin + (stop - begin) * length / both if length > 0 else begin
+            starts[i - 1], ends[i - 1], starts[i], ends[i] = begin, middle, middle, stop
         return list(zip(starts, ends, strict=True))
 
 
 def expected_errors(table: ArcTable, hypothesis: np.ndarray) -> Errors:
     """Return figure 5 of the paper for a hypothesis of indices of words, int [Q]."""
     Q, arcs = len(hypothesis), len(table.source)
+    # alpha[n, q]: expected edit distance of the paths to node n from r_1 ... r_q. At the start
+    # node all of them are deleted.
     alpha = np.zeros((table.num_nodes, Q + 1))
     alpha[0, 1:] = np.cumsum(hypothesis > 0)
     choice = np.empty((arcs, Q + 1), np.int8)
@@ -223,10 +226,10 @@ def edit_rows(
     Ties are frequent; they are settled by exact comparison, in Kaldi's order.
     """
     word = table.word[layer]
-    before = alpha[table.source[layer]]
-    passing = before + (word > 0)[:, None] * (1.0 + DELTA)
-    matching = before[:, :-1] + (word[:, None] != hypothesis)
-    distance, choice = passing.copy(), np.full(before.shape, PASS, np.int8)
+    costs = alpha[table.source[layer]]
+    passing = costs + (word > 0)[:, None] * (1.0 + DELTA)
+    matching = costs[:, :-1] + (word[:, None] != hypothesis)
+    distance, choice = passing.copy(), np.full(costs.shape, PASS, np.int8)
     for q, r_q in enumerate(hypothesis, 1):
         match, skip = matching[:, q - 1], distance[:, q - 1] + (r_q > 0)
         least = np.minimum(match, passing[:, q])
@@ -241,16 +244,17 @@ def backward_flow(table: ArcTable, choice: np.ndarray) -> np.ndarray:
 
     The last row is that of the start node, where every r_q still to come is skipped.
     """
+    # beta[n, q]: derivative of the risk, alpha of the last node at Q, by alpha[n, q].
     beta = np.zeros((table.num_nodes, choice.shape[1]))
     beta[-1, -1] = 1.0
     flow = np.empty((len(choice) + 1, choice.shape[1]))
     for layer in reversed(table.layers):
-        source, chosen = table.source[layer], choice[layer]
+        source, choices = table.source[layer], choice[layer]
         rows = table.posterior[layer, None] * beta[table.target[layer]]
-        rows = carry_back(rows, chosen == SKIP)
+        rows = carry_back(rows, choices == SKIP)
         flow[layer] = rows
-        passed = np.where(chosen == PASS, rows, 0.0)
-        passed[:, :-1] += np.where(chosen == MATCH, rows, 0.0)[:, 1:]
+        passed = np.where(choices == PASS, rows, 0.0)
+        passed[:, :-1] += np.where(choices == MATCH, rows, 0.0)[:, 1:]
         np.add.at(beta, source, passed)
     flow[-1] = carry_back(beta[:1], np.ones((1, choice.shape[1]), bool))[0]
     return flow
@@ -259,6 +263,7 @@ def backward_flow(table: ArcTable, choice: np.ndarray) -> np.ndarray:
 def carry_back(rows: np.ndarray, skips: np.ndarray) -> np.ndarray:
     """Add to each position what comes from the next one, as long as that one skips."""
     total = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1]
+    # A sum from q to the next position that does not skip, as a difference of suffix sums.
     Q = rows.shape[1]
     stops = np.where(skips, Q, np.arange(Q))  # positions from which nothing is carried further
     following = np.full(stops.shape, Q)

@@ -64,20 +64,21 @@ def sweep_words(lattice: CompactLattice, grid: Sequence[Weights]) -> list[list[i
     if not grid:
         return []
     weighed = [weigh(lattice, lmwt, wip) for lmwt, wip in grid]
-    arc_cost = np.stack([one.graph.astype(np.float64) + one.acoustic for one in weighed], 1)
-    best = np.stack([one.final_graph.astype(np.float64) + one.final_acoustic for one in weighed], 1)
+    arc_cost = np.stack([x.graph.astype(np.float64) + x.acoustic for x in weighed], 1)
+    best = np.stack([x.final_graph.astype(np.float64) + x.final_acoustic for x in weighed], 1)
     choice = np.full(best.shape, -1)
     offsets, target = lattice.offsets.tolist(), lattice.nextstate
+    # Viterbi backwards over the sorted states, at all weights [K] at once.
     for state in range(lattice.num_states - 1, -1, -1):
-        own = slice(offsets[state], offsets[state + 1])
-        if own.start == own.stop:
+        span = slice(offsets[state], offsets[state + 1])
+        if span.start == span.stop:
             continue
-        through = arc_cost[own] + best[target[own]]
-        first = through.argmin(axis=0)
-        cost = np.take_along_axis(through, first[None], axis=0)[0]
+        through = arc_cost[span] + best[target[span]]
+        cheapest = through.argmin(axis=0)
+        cost = np.take_along_axis(through, cheapest[None], axis=0)[0]
         better = cost < best[state]
         best[state] = np.where(better, cost, best[state])
-        choice[state] = np.where(better, own.start + first, -1)
+        choice[state] = np.where(better, span.start + cheapest, -1)
     return [trace(lattice, choice[:, k]) for k in range(len(grid))]
 
 
@@ -93,29 +94,29 @@ def trace(lattice: CompactLattice, choice: np.ndarray) -> list[int]:
 def best_paths(lattice: CompactLattice, count: int, lmwt: float, wip: float = 0.0) -> list[Path]:
     """Return up to `count` cheapest paths, cheapest first; in a word lattice all have other words.
 
-    Kaldi: lattice-to-nbest.  Partial paths are extended in the order of the cheapest whole path
-    that they begin, which the cost from each state to the end tells exactly.
+    Kaldi: lattice-to-nbest.  A* search: partial paths are extended in the order of the cheapest
+    complete path that they begin, since the cost from each state to an end is known exactly.
     """
     weighed = weigh(lattice, lmwt, wip)
     arc_cost = weighed.graph.astype(np.float64) + weighed.acoustic
     end_cost = weighed.final_graph.astype(np.float64) + weighed.final_acoustic
     ahead = costs_to_end(lattice, arc_cost, end_cost)
-    found: list[list[int]] = []
+    complete: list[list[int]] = []
     queue: list[tuple[float, int, float, int, tuple]] = [(ahead[0], 0, 0.0, 0, ())]
     pushed = 0
-    while queue and len(found) < count:
+    while queue and len(complete) < count:
         _, _, cost, state, arcs = heapq.heappop(queue)
         if state < 0:
-            found.append(unroll(arcs))
+            complete.append(unroll(arcs))
             continue
-        ways = [(cost + end_cost[state], -1, arcs)] if np.isfinite(end_cost[state]) else []
+        successors = [(cost + end_cost[state], -1, arcs)] if np.isfinite(end_cost[state]) else []
         for arc in range(lattice.offsets[state], lattice.offsets[state + 1]):
-            ways.append((cost + arc_cost[arc], int(lattice.nextstate[arc]), (arc, arcs)))
-        for spent, after, extended in ways:
+            successors.append((cost + arc_cost[arc], int(lattice.nextstate[arc]), (arc, arcs)))
+        for path_cost, nextstate, extended in successors:
             pushed += 1
-            total = spent + (ahead[after] if after >= 0 else 0.0)
-            heapq.heappush(queue, (total, pushed, spent, after, extended))
-    return [build_path(lattice, arcs) for arcs in found]
+            total = path_cost + (ahead[nextstate] if nextstate >= 0 else 0.0)
+            heapq.heappush(queue, (total, pushed, path_cost, nextstate, extended))
+    return [build_path(lattice, arcs) for arcs in complete]
 
 
 def unroll(arcs: tuple) -> list[int]:
@@ -128,11 +129,11 @@ def unroll(arcs: tuple) -> list[int]:
 
 
 def costs_to_end(lattice: CompactLattice, arc_cost: np.ndarray, end_cost: np.ndarray) -> np.ndarray:
-    """Return the cost of the cheapest way from each state to an end, float64 [S]."""
+    """Return the cost of the cheapest path from each state to an end, float64 [S]."""
     ahead = end_cost.copy()
     for state in range(lattice.num_states - 1, -1, -1):
-        own = slice(lattice.offsets[state], lattice.offsets[state + 1])
-        through = arc_cost[own] + ahead[lattice.nextstate[own]]
+        span = slice(lattice.offsets[state], lattice.offsets[state + 1])
+        through = arc_cost[span] + ahead[lattice.nextstate[span]]
         ahead[state] = min(ahead[state], through.min(initial=np.inf))
     return ahead
 

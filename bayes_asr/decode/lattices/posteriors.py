@@ -1,4 +1,4 @@
-"""Which transition-ids each frame may have had, and what they change of a criterion.
+"""Posteriors of transition-ids in each frame, and derivatives of criteria on lattices.
 
 Kaldi: lattice-to-post, lattice-to-smbr-post, lattice-to-mpe-post, and lattice-boost-ali before the
 first of them (lat/lattice-functions.cc).
@@ -38,9 +38,9 @@ def compute_posteriors(lattice: Lattice | CompactLattice, acoustic_scale: float)
     Raises InputError where the lattice has no path, or paths of different lengths.
     """
     aligned = align_lattice(lattice, acoustic_scale)
-    nothing = np.zeros(len(aligned.frame))
-    found = expect(aligned, nothing, nothing)
-    return Posteriors(aligned.frame, aligned.tid, found.share, aligned.num_frames, found.log_total)
+    zeros = np.zeros(len(aligned.frame))
+    sums = expect(aligned, zeros, zeros)
+    return Posteriors(aligned.frame, aligned.tid, sums.share, aligned.num_frames, sums.log_total)
 
 
 def compare_posteriors(
@@ -51,8 +51,8 @@ def compare_posteriors(
     reference: transition-ids int32 [T], None for mmi; comparison: what the criterion makes of them.
     InputError where they do not go with the lattice.
     """
-    compared = comparison.of(lattice, reference)
-    found = expect(lattice, compared.boost, compared.accuracy)
-    share = found.slope if comparison.of_accuracy else found.share
-    totals = (lattice.num_frames, found.log_total, found.gain)
+    cell_values = comparison.of(lattice, reference)
+    sums = expect(lattice, cell_values.boost, cell_values.accuracy)
+    share = sums.slope if comparison.of_accuracy else sums.share
+    totals = (lattice.num_frames, sums.log_total, sums.gain)
     return Posteriors(lattice.frame, lattice.tid, share, *totals)

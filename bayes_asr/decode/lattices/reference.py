@@ -1,4 +1,4 @@
-"""How the paths of a lattice compare with a reference alignment, frame by frame.
+"""Accuracies of the paths of a lattice against a reference alignment, frame by frame.
 
 Povey & Woodland 2002 (MPE), Povey et al. 2008 (boosted MMI), Gibson & Hain 2006 (sMBR); silence as
 in Kaldi's lat/lattice-functions.cc.
@@ -18,8 +18,8 @@ WITH_REFERENCE = ("bmmi", *OF_ACCURACY)
 """Criteria that compare paths with an alignment, and so heed silence."""
 
 
-class Compared(NamedTuple):
-    """What each cell of a lattice is worth, both float64 [C]."""
+class CellValues(NamedTuple):
+    """The boost and the accuracy of each cell of a lattice, both float64 [C]."""
 
     boost: np.ndarray
     """Added to the log-weight of paths: of bmmi, more for cells of wrong phones."""
@@ -29,7 +29,7 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True)
 class LatticeComparison:
-    """What a criterion makes of a path and a reference.
+    """A criterion's comparison of paths with a reference.
 
     criterion: mmi, bmmi, mpe (right is the phone) or smbr (the pdf). silence_phones: phones that
     are never right, unless one_silence_class makes one of them all, nor wrong by more than
@@ -57,12 +57,12 @@ class LatticeComparison:
         """Whether the criterion is an expected accuracy."""
         return self.criterion in OF_ACCURACY
 
-    def of(self, lattice: AlignedLattice, reference: np.ndarray | None) -> Compared:
-        """What the cells of a lattice are worth for a reference [T], of which mmi has no need.
+    def of(self, lattice: AlignedLattice, reference: np.ndarray | None) -> CellValues:
+        """The values of the cells of a lattice for a reference [T], of which mmi has no need.
 
         InputError where the lattice has other frames, or transition-ids that the model has not.
         """
-        nothing = np.zeros(len(lattice.frame))
+        zeros = np.zeros(len(lattice.frame))
         if (highest := int(lattice.tid.max())) > self.model.num_transition_ids:
             raise InputError(
                 f"the lattice has transition-id {highest}, but the model"
@@ -74,40 +74,41 @@ class LatticeComparison:
                 " alignment; make both of the same features"
             )
         if self.criterion not in WITH_REFERENCE:
-            return Compared(nothing, nothing)
+            return CellValues(zeros, zeros)
         if reference is None:
             raise InputError(f"{self.criterion} compares with an alignment; name one")
         if self.criterion == "bmmi":
-            return Compared(self.boost * self._errors(lattice, reference), nothing)
-        return Compared(nothing, self._accuracies(lattice, reference))
+            return CellValues(self.boost * self._errors(lattice, reference), zeros)
+        return CellValues(zeros, self._accuracies(lattice, reference))
 
     def _errors(self, lattice: AlignedLattice, reference: np.ndarray) -> np.ndarray:
-        phone, wanted = (self.model.phone[ids] for ids in (lattice.tid, reference))
+        phone, reference_phone = (self.model.phone[ids] for ids in (lattice.tid, reference))
         silent = np.isin(phone, self.silence_phones)
         error = np.where(silent, self.max_silence_error, 1.0)
-        return np.where(phone == wanted[lattice.frame], 0.0, error)
+        return np.where(phone == reference_phone[lattice.frame], 0.0, error)
 
     def _accuracies(self, lattice: AlignedLattice, reference: np.ndarray) -> np.ndarray:
         label = self.model.pdf if self.criterion == "smbr" else self.model.phone
-        wanted = reference[lattice.frame]
-        right = label[lattice.tid] == label[wanted]
-        silent, meant_silent = (
-            np.isin(self.model.phone[ids], self.silence_phones) for ids in (lattice.tid, wanted)
-        )
-        counted = right | (silent & meant_silent) if self.one_silence_class else right & ~silent
-        return counted.astype(np.float64)
+        reference_tid = reference[lattice.frame]
+        right = label[lattice.tid] == label[reference_tid]
+        silent = np.isin(self.model.phone[lattice.tid], self.silence_phones)
+        if not self.one_silence_class:
+            return (right & ~silent).astype(np.float64)
+        reference_silent = np.isin(self.model.phone[reference_tid], self.silence_phones)
+        return (right | (silent & reference_silent)).astype(np.float64)
 
 
 def check_succession(lattice: AlignedLattice, model: TransitionModel) -> None:
     """InputError where transition-ids follow one another as they cannot: another model's do."""
+    # All steps end to end: a transition-id that begins a step has none before it.
     passed = lattice.tid[lattice.cells]
-    first = np.zeros(len(passed), bool)
-    first[lattice.offsets[:-1][np.diff(lattice.offsets) > 0]] = True
-    after = np.flatnonzero(~first)
-    apart = after[~model.may_follow(passed[after - 1], passed[after])]
-    if len(apart):
-        before, tid = passed[apart[0] - 1 : apart[0] + 1]
+    begins = np.zeros(len(passed), bool)
+    begins[lattice.offsets[:-1][np.diff(lattice.offsets) > 0]] = True
+    continuing = np.flatnonzero(~begins)
+    wrong = continuing[~model.may_follow(passed[continuing - 1], passed[continuing])]
+    if len(wrong):
+        previous, tid = passed[wrong[0] - 1 : wrong[0] + 1]
         raise InputError(
-            f"the lattice has transition-id {tid} after {before}, which the model of the alignment"
-            " has not; make lattices and alignments with one model"
+            f"the lattice has transition-id {tid} after {previous}, which the model of the"
+            " alignment has not; make lattices and alignments with one model"
         )

@@ -39,7 +39,7 @@ FROM_DECODING = ("acoustic_scale", "silence_phones")
 class Denominator:
     """The lattice of an utterance, whose weights are graph costs alone, not scaled.
 
-    pdf int64 [C]: of each cell; boost, accuracy float64 [C]: see `reference.Compared`.
+    pdf int64 [C]: of each cell; boost, accuracy float64 [C]: see `reference.CellValues`.
     """
 
     lattice: AlignedLattice

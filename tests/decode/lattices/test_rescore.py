@@ -10,7 +10,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import rescore
-from bayes_asr.decode.lattices.rescore import rescore_lattices
+from bayes_asr.decode.lattices.rescore import RescoreOptions, rescore_lattices
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
@@ -86,11 +86,16 @@ def test_state_level_lattices_are_refused(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("<eps> 0\n")
     given = ([tmp_path / "lat.1.gz"], tmp_path / "words.txt", tmp_path)
     with pytest.raises(InputError, match=r"lat\.1\.gz: u is a state-level lattice"):
-        rescore_lattices(*given, lmwts=[1.0])
+        rescore_lattices(*given, RescoreOptions(((1.0, 0.0),)))
 
 
 def test_archive_without_lattices_is_refused(tmp_path: Path) -> None:
     write_lattices([], tmp_path / "lat.1.gz")
     (tmp_path / "words.txt").write_text("<eps> 0\n")
     with pytest.raises(InputError, match=r"lat\.1\.gz: (hold no lattice|is empty)"):
-        rescore_lattices([tmp_path / "lat.1.gz"], tmp_path / "words.txt", tmp_path, lmwts=[1.0])
+        rescore_lattices(
+            [tmp_path / "lat.1.gz"],
+            tmp_path / "words.txt",
+            tmp_path,
+            RescoreOptions(((1.0, 0.0),)),
+        )

@@ -10,7 +10,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import best_paths, sweep_words
-from bayes_asr.decode.lattices.rescore import read_all, rescore_lattices
+from bayes_asr.decode.lattices.rescore import RescoreOptions, iter_word_lattices, rescore_lattices
 from bayes_asr.kaldi_io.lattice import CompactLattice, iter_lattices, write_lattices
 from tests.attacks.fuzzing import watched
 from tests.attacks.structures import draw_lattice
@@ -51,7 +51,7 @@ def test_states_that_nothing_reaches_do_not_count(unreached: int, tmp_path: Path
     (tmp_path / "words.txt").write_text("<eps> 0\na 1\nb 2\n")
     given = ([tmp_path / "lat.1.gz"], tmp_path / "words.txt", tmp_path)
     with watched():
-        assert rescore_lattices(*given, lmwts=[1.0], nbest=9, mbr=True) == 1
+        assert rescore_lattices(*given, RescoreOptions(((1.0, 0.0),), nbest=9, mbr=True)) == 1
     for name in ("words", "mbr"):
         assert (tmp_path / f"{name}.lmwt1.wip0.0.txt").read_text() == "u a\n"
     assert (tmp_path / "nbest.lmwt1.wip0.0.txt").read_text() == "u-1 a\n"
@@ -74,7 +74,7 @@ def test_readings_of_any_shape_are_those_of_its_paths(seed: int, tmp_path: Path)
     if not paths:
         assert found.num_states == 0
         with pytest.raises(InputError, match="u has no path from its start to an end"):
-            list(read_all([tmp_path / "lat.1.gz"]))
+            list(iter_word_lattices([tmp_path / "lat.1.gz"]))
         return
     with watched():
         (words,) = sweep_words(found, [(LMWT, WIP)])
