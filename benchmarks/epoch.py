@@ -37,9 +37,11 @@ from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.loop import run_epochs
+from bayes_asr.train.runs.directory import RunDirectory
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.step import Step
-from bayes_asr.train.trainer import Trainer, TrainerState
+from bayes_asr.train.train_state import TrainProgress, TrainState
+from bayes_asr.train.trainer import Trainer
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/an4/config.yaml"
 
@@ -87,16 +89,19 @@ class Epoch:
         """Seconds that all of it takes."""
         model = self._model()
         with tempfile.TemporaryDirectory() as run:
+            state = TrainState(
+                TrainedNetwork(model, self.front_ends, torch.from_numpy(self.log_priors)),
+                components.build_optimizer(self.config.train, model),
+                TrainProgress(self.config.train.learning_rate),
+                {},
+            )
             training = Trainer(
                 self.config,
-                Path(run),
+                RunDirectory(Path(run)),
                 torch.device("cpu"),
                 self.config.train.precision,
-                TrainedNetwork(model, self.front_ends, torch.from_numpy(self.log_priors)),
-                task_of(self.config).training().build_criterion(torch.from_numpy(self.log_priors)),
-                components.build_optimizer(self.config.train, model),
-                {},
-                TrainerState(self.config.train.learning_rate),
+                task_of(self.config).training().build_criterion(state.network.log_priors),
+                state,
             )
             start = time.perf_counter()
             run_epochs(training, self.train, self.dev)

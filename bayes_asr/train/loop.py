@@ -47,7 +47,7 @@ def run_epochs(
     StoppedError, with everything saved, once a signal is noticed.
     """
     while trainer.epochs_left:
-        scheduled = trainer.begin_epoch()
+        trainer.freeze_layers()
         data = regenerate(trainer) if regenerate and trainer.epoch > 1 else train_set
         try:
             train_epoch(trainer, data)
@@ -55,12 +55,12 @@ def run_epochs(
         except DivergedError as error:
             trainer.return_to_last_epoch(error)
         else:
-            trainer.complete_epoch(validated, scheduled)
+            trainer.complete_epoch(validated)
 
 
 def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
-    """Train the remaining batches of an epoch, which begin at `trainer.state.totals.position`."""
-    options, epoch, totals = trainer.options, trainer.epoch, trainer.state.totals
+    """Train the batches of an epoch that are left, from `trainer.progress.totals.position` on."""
+    options, epoch, totals = trainer.options, trainer.epoch, trainer.progress.totals
     trainer.model.set_dropout(plan_dropout(trainer.config.model, trainer.model, epoch))
     # Pieces and batches depend on (seed, epoch) alone: a resumed epoch has the same ones, and goes
     # on after `totals.position` of them.
@@ -72,15 +72,15 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
         seed=trainer.config.seed,
         epoch=epoch,
     )
-    trainer.set_rate(totals.position, len(batches))
+    trainer.set_learning_rate(len(batches))
     load = _make_training_loader(trainer, data, lengths)
     step = Step(
         trainer.model,
-        trainer.optimizer,
+        trainer.state.optimizer,
         max_gradient_norm=options.max_gradient_norm,
         bfloat16=trainer.precision == "bfloat16",
     )
-    position = state.Position(trainer.run, epoch, len(batches))
+    position = state.Position(trainer.run.path, epoch, len(batches))
 
     def after_batch(totals: Totals) -> None:
         # The checks come in this order: a diverged epoch is not saved, and the rate is set last,
@@ -94,7 +94,7 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
         if group.is_rank0():
             trainer.save_periodically()
             position(totals.position, totals.seconds)
-        trainer.set_rate(totals.position, len(batches))
+        trainer.set_learning_rate(len(batches))
 
     run_batches(
         trainer.model,
@@ -190,7 +190,7 @@ def _make_training_loader(
         teacher_forcing=between_epochs(options.teacher_forcing, epoch),
         masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
         shifts=trainer.model.output_stride,
-        speakers=trainer.speakers.numbers if trainer.speakers else {},
+        speakers=trainer.state.speakers.numbers if trainer.state.speakers else {},
     )
 
 
@@ -200,7 +200,7 @@ def _make_loader(trainer: Trainer, data: LabelledSet, **how: Any) -> Loader:
     values = [name for name, target in data.targets.items() if target.per == "value"]
     return Loader(
         data,
-        trainer.network.front_ends,
+        trainer.state.network.front_ends,
         [*dict.fromkeys([*trainer.model.outputs, *values])],
         keep=trainer.config.data.keep,
         device=trainer.device,

@@ -14,7 +14,7 @@ from bayes_asr.base.lock import Lock, alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import note_signals
-from bayes_asr.config.schema import Config
+from bayes_asr.config.schema import Config, as_yaml
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.data.corpus.index import Index
@@ -29,11 +29,14 @@ from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.runs import checkpoint, record, state, tensorboard
-from bayes_asr.train.runs.configuration import CONFIG
-from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
+from bayes_asr.train.runs.directory import RunDirectory
+from bayes_asr.train.runs.history import read_history
+from bayes_asr.train.runs.reading import upgrade
+from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends
 from bayes_asr.train.speaker_adaptation import add_speaker_activations
 from bayes_asr.train.task_training import Regenerate, TaskTraining
-from bayes_asr.train.trainer import Trainer, TrainerState
+from bayes_asr.train.train_state import TrainProgress, TrainState
+from bayes_asr.train.trainer import Trainer
 from bayes_asr.train.transfer import Initialization, initialize_from
 
 
@@ -113,22 +116,34 @@ def _train(
         group.broadcast(lambda: record.check_same_configuration(config, run))
     index = Index(run.absolute().parent / config.data.index, run / "index")
     sets = group.rank0_first(lambda: _open_sets(training, open_pipe, index))
-    if lock:  # reading the sets may have taken long enough to lose it
-        lock.check()
+    directory = RunDirectory(run, lock)
+    directory.check_lock()  # reading the sets may have taken long enough to lose it
+    saved = group.broadcast(lambda: {} if new else upgrade(checkpoint.read_newest(run), run))
     begin = (*begin, *config.train.init_from)
-    trainer = _build_trainer(training, run, sets, begin, device, precision, new=new)
-    trainer.lock = lock
+    state = _build_state(training, sets, directory, saved, begin, device, versions)
+    criterion = training.build_criterion(state.network.log_priors)
+    trainer = Trainer(config, directory, device, precision, criterion, state)
+    components.log_summary(config.model, trainer.model)
+    if saved:
+        record.warn_of_other_versions(saved.get("versions", {}), versions)
+        trainer.restore(saved)
+    if group.is_rank0():
+        if saved:
+            directory.go_on(config, trainer.progress.entry)
+        else:
+            directory.begin(config, state.content(), discard=new)
     if trainer.epochs_left:  # else env.json says what the run came from
         if group.is_rank0():
             parameters = sum(p.numel() for p in trainer.model.parameters())
-            front_ends = trainer.network.front_ends
-            record.write_environment(run, parameters, front_ends, versions, trainer.begun_from)
+            front_ends = state.network.front_ends
+            begun_from = state.origin["begun_from"]
+            record.write_environment(run, parameters, front_ends, versions, begun_from)
         with note_signals() as trainer.notice:
             if config.train.tensorboard and group.is_rank0():
-                trainer.board = tensorboard.Board(run, record.read_history(run))
+                trainer.board = tensorboard.Board(run, read_history(run))
             run_epochs(trainer, sets.train, sets.dev, sets.regenerate, training.count_errors)
-    best = int(trainer.state.dev_errors.argmin())
-    error = trainer.state.dev_errors[best]
+    best = int(trainer.progress.dev_errors.argmin())
+    error = trainer.progress.dev_errors[best]
     measure = training.task.measure.name
     LOGGER.info("trained: best %s on dev %.4f in epoch %d", measure, error, best + 1)
 
@@ -150,22 +165,20 @@ def _open_sets(training: TaskTraining, open_pipe: OpenPipe | None, index: Index)
     )
 
 
-def _build_trainer(
+def _build_state(
     training: TaskTraining,
-    run: Path,
     sets: _Sets,
+    run: RunDirectory,
+    saved: Mapping[str, Any],
     begin: Sequence[Transfer],
     device: torch.device,
-    precision: str,
-    *,
-    new: bool,
-) -> Trainer:
-    """Build the network and its trainer, and go on from the newest checkpoint unless `new`."""
+    versions: Mapping[str, Any],
+) -> TrainState:
+    """The state before the first step; saved: a checkpoint, whose weights are not yet taken."""
     config = training.config
-    saved = group.broadcast(lambda: {} if new else upgrade(checkpoint.read_newest(run), run))
     architecture = components.plan_network(config, sets.train)
     if saved:
-        _check_sizes(saved["architecture"], architecture, run)
+        _check_sizes(saved["architecture"], architecture, run.path)
     inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets))
     # Weights are drawn right after the seed is set, so that they depend on it alone.
     torch.manual_seed(config.seed)
@@ -187,43 +200,16 @@ def _build_trainer(
         auxiliary_log_priors,
         classes=sets.train.targets[heads[0]].names,
     )
-    trainer = Trainer(
-        config,
-        run,
-        device,
-        precision,
-        network,
-        training.build_criterion(network.log_priors),
-        components.build_optimizer(config.train, model),
-        inputs,
-        TrainerState(config.train.learning_rate),
-        begun_from=saved.get("begun_from", {}) if saved else initialization.hashes,
-        speakers=speakers,
+    origin = {
+        "config": as_yaml(config),
+        "versions": versions,
+        "inputs": inputs,
+        "begun_from": saved.get("begun_from", {}) if saved else initialization.hashes,
+    }
+    optimizer = components.build_optimizer(config.train, model)
+    return TrainState(
+        network, optimizer, TrainProgress(config.train.learning_rate), origin, speakers
     )
-    components.log_summary(config.model, model)
-    if saved:
-        record.warn_of_other_versions(saved.get("versions", {}), record.versions(device, precision))
-        trainer.restore(saved)
-    if group.is_rank0():
-        _write_initial_files(trainer, resumed=bool(saved), new=new)
-    return trainer
-
-
-def _write_initial_files(trainer: Trainer, *, resumed: bool, new: bool) -> None:
-    """Write the configuration and the first checkpoint, or mend those of a resumed run."""
-    run = trainer.run
-    if resumed:
-        trainer.config.save(run / CONFIG)
-        record.truncate_history(run, trainer.state.entry)  # it may have been killed before that
-    else:
-        # The checkpoint is written under another name before the old run is discarded: a disk
-        # without room for it costs nothing. The rename at the end makes the run one to go on from.
-        checkpoint.save(run / checkpoint.FIRST, trainer.content())
-        if new:
-            record.discard(run)
-        trainer.config.save(run / CONFIG)
-        (run / checkpoint.FIRST).replace(run / checkpoint.LAST)
-    record.remove_leftovers(run)
 
 
 def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> None:

@@ -31,7 +31,8 @@ from bayes_asr.config.merge import load
 from bayes_asr.kaldi_io.text import write_dictionary
 from bayes_asr.train.runs import checkpoint, record, state
 from bayes_asr.train.runs.checkpoint import BEST
-from bayes_asr.train.runs.configuration import CONFIG
+from bayes_asr.train.runs.directory import CONFIG
+from bayes_asr.train.runs.history import read_history
 from tests.attacks.breakages import nothing
 from tests.attacks.kill_training import digest
 from tests.attacks.laboratory import WHOLE_WAY, bayes_asr, build, copy, inside
@@ -111,7 +112,7 @@ def check_run(lab: Path, now: Seen, old: Seen, new: Seen) -> str:
             assert checkpoint.read(path)["architecture"]["layers"][0]["units"] == units, path
     if config != old[CONFIG]:
         assert not list(run.glob("score_*"))
-    record.read_history(run)
+    read_history(run)
     says = any((run / name).exists() for name in (state.NAME, record.HISTORY))
     assert bayes_asr("status out").status == (not says)
     used = bayes_asr("forward out --on dev --out looked")

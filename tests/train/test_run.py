@@ -28,7 +28,7 @@ from bayes_asr.train import components
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.components import choose_device, choose_precision
 from bayes_asr.train.loop import run_batches
-from bayes_asr.train.runs import checkpoint, record, state
+from bayes_asr.train.runs import checkpoint, directory, state
 from bayes_asr.train.start import train
 from bayes_asr.train.trainer import Trainer
 from tests.support.nn_units import acoustic_model
@@ -116,9 +116,9 @@ def test_run_killed_at_any_write_and_resumed_is_bit_for_bit_the_run_that_was_not
         return content
 
     with monkeypatch.context() as patch:
-        save, history = checkpoint.save, record.append_to_history
+        save, append = checkpoint.save, directory.append_to_history
         patch.setattr(checkpoint, "save", lambda path, *x, **y: save(killed(path), *x, **y))
-        patch.setattr(record, "append_to_history", lambda run, entry: history(killed(run), entry))
+        patch.setattr(directory, "append_to_history", lambda run, entry: append(killed(run), entry))
         with suppress(Killed):
             train(config, tmp_path)
     torch.manual_seed(write)  # another process has another state

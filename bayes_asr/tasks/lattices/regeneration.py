@@ -14,7 +14,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.decode.search.search_record import read_record, read_search
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.record import LATTICES
+from bayes_asr.train.runs.directory import LATTICES
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.trainer import Trainer
 
@@ -61,7 +61,7 @@ class LatticeRegeneration:
         an epoch finds those of that epoch.
         StoppedError, with everything saved, once a signal is noticed.
         """
-        directory = trainer.run.absolute() / LATTICES
+        directory = trainer.run.path.absolute() / LATTICES
         if not group.broadcast(lambda: self._make(trainer, directory)):
             trainer.stop_if_asked()
         data = trainer.config.data
@@ -77,13 +77,13 @@ class LatticeRegeneration:
             ) from None
         # An epoch that is resumed must read the lattices that its first batches were trained on.
         digest = hash_labels(train_set)[str(directory)]
-        state = trainer.state
-        if state.totals.position and state.lattices != digest:
+        progress = trainer.progress
+        if progress.totals.position and progress.lattices != digest:
             raise InputError(
                 f"{directory}: has changed since epoch {trainer.epoch} was begun; remove it, and"
                 " the same command makes it again"
             )
-        state.lattices = digest
+        progress.lattices = digest
         return train_set
 
     def _make(self, trainer: Trainer, directory: Path) -> bool:
@@ -92,10 +92,11 @@ class LatticeRegeneration:
         if (read_record(directory) or {}).get(EPOCH) == completed:
             return True
         # An unfinished checkpoint is of later weights; the lattices are of a complete epoch.
-        complete = checkpoint.read_newest(trainer.run, (checkpoint.LAST, checkpoint.PREVIOUS))
+        run = trainer.run.path
+        complete = checkpoint.read_newest(run, (checkpoint.LAST, checkpoint.PREVIOUS))
         if len(complete["dev_errors"]) != completed:
             raise InputError(
-                f"{trainer.run / checkpoint.LAST}: the network of epoch {completed}, which makes"
+                f"{run / checkpoint.LAST}: the network of epoch {completed}, which makes"
                 f" the lattices of epoch {completed + 1}, cannot be read; restore it, or start over"
                 " with --new"
             )
@@ -109,7 +110,7 @@ class LatticeRegeneration:
         template = find_initial_lattices(trainer.config)
         try:
             self.decode(
-                trainer.run,
+                run,
                 network,
                 template,
                 directory,

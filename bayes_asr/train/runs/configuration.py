@@ -12,8 +12,7 @@ from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.merge import ConfigLayer, load
 from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import BY_EPOCH
-
-CONFIG = "config.yaml"
+from bayes_asr.train.runs.directory import CONFIG
 
 
 def check_is_run(directory: Path) -> None:

@@ -1,8 +1,7 @@
-"""Records in a run directory: the configuration, the environment, the history."""
+"""Records in a run directory: with what configuration it was trained, and where."""
 
 import json
 import platform
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -14,32 +13,18 @@ import torch
 from threadpoolctl import threadpool_info
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import replacing, settle
+from bayes_asr.base.files import replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.kaldi_io import side_files
 from bayes_asr.nn.kernels.cpu import library
-from bayes_asr.train.runs import checkpoint, state, tensorboard
-from bayes_asr.train.runs.configuration import CONFIG, read_configuration
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.directory import CONFIG
+from bayes_asr.train.runs.history import HISTORY
 
-HISTORY = side_files.HISTORY
-LATTICES = "lattices"  # folder of those that the network of the last complete epoch made
-RECORDS = (  # files of a run that are discarded together: its scores are of its network
-    checkpoint.UNFINISHED,
-    checkpoint.LAST,
-    checkpoint.PREVIOUS,
-    checkpoint.BEST,
-    "score_dev.json",
-    "score_test.json",
-    HISTORY,
-    state.NAME,
-    "env.json",
-    CONFIG,  # the last: checkpoints without it could not be told from those of another run
-)
-HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line of the history
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
     "data.expected_dims",
     "data.graph",
@@ -107,58 +92,6 @@ def _check_no_network(run: Path) -> None:
             f"{remains[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that,"
             " train into another folder, or start over with --new"
         )
-
-
-def discard(run: Path) -> None:
-    """Remove the network, history and scores of a run."""
-    settle(run)  # files still to be put in place would come back otherwise
-    for name in RECORDS:
-        (run / name).unlink(missing_ok=True)
-    for damaged in run.glob("*.damaged"):
-        damaged.unlink()
-    for folder in (tensorboard.FOLDER, LATTICES):
-        shutil.rmtree(run / folder, ignore_errors=True)
-
-
-def remove_leftovers(run: Path) -> None:
-    """Remove the files of a process that was killed."""
-    (run / checkpoint.FIRST).unlink(missing_ok=True)
-
-
-def append_to_history(run: Path, entry: Mapping[str, Any]) -> None:
-    """Add the line of an epoch to history.jsonl."""
-    history = run / HISTORY
-    with replacing(history) as temporary:
-        if history.exists():
-            shutil.copyfile(history, temporary)
-        with temporary.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-
-
-def truncate_history(run: Path, last: Mapping[str, Any] | None) -> None:
-    """Truncate history.jsonl after the epoch that a run goes on from; None: it has none.
-
-    Later epochs are trained anew. Lines that were lost are said; a damaged file is set aside.
-    """
-    history = run / HISTORY
-    epoch = last["epoch"] if last else 0
-    try:
-        entries = [entry for entry in read_history(run) if entry["epoch"] < epoch]
-    except InputError as error:
-        entries = []
-        new_path = history.replace(history.with_name(f"{history.name}.damaged"))
-        LOGGER.warning("%s; it is set aside as %s", error, new_path)
-    if len(entries) < epoch - 1:
-        LOGGER.warning("%s: lacks %d of %d epochs", history, epoch - 1 - len(entries), epoch)
-    # The line of the epoch itself comes from the checkpoint: the history is written after it.
-    entries += [dict(last)] if last else []
-    with replacing(history) as temporary:
-        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-
-
-def read_history(run: Path) -> list[dict[str, Any]]:
-    """Read history.jsonl; empty where there is none."""
-    return side_files.read_history(run, HISTORY_KEYS)
 
 
 def versions(device: torch.device, precision: str) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from bayes_asr.base.files import find_below, is_there
 from bayes_asr.base.lock import MARK, is_held
 from bayes_asr.kaldi_io.side_files import KINDS, take
 from bayes_asr.tasks.task import task_of
-from bayes_asr.train.runs import record, state
-from bayes_asr.train.runs.configuration import CONFIG, read_configuration
+from bayes_asr.train.runs import state
+from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.directory import CONFIG
+from bayes_asr.train.runs.history import HISTORY, read_history
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 RECENT = 3  # epochs whose mean duration is that of those to come
@@ -42,7 +44,7 @@ def list_runs(directory: Path) -> list[RunStatus]:
     """Status of every run at or below a folder, by path; InputError where there is none."""
     if not directory.is_dir():
         raise InputError(f"{directory}: there is no such folder")
-    marks = (state.NAME, record.HISTORY)
+    marks = (state.NAME, HISTORY)
     runs = sorted({file.parent for file in find_below(directory, *marks)})
     if not runs:
         raise InputError(f"{directory}: no run at or below this folder; train one into it")
@@ -55,7 +57,7 @@ def read_status(run: Path) -> RunStatus:
     history, epoch, epochs, judged_by, best = [], 0, None, None, None
     reason = recorded["why"] if isinstance(recorded.get("why"), str) else None
     try:
-        history = record.read_history(run)
+        history = read_history(run)
         epoch = history[-1]["epoch"] if history else 0
         if is_there(run / CONFIG):
             config = read_configuration(run)

@@ -16,7 +16,7 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config
 from bayes_asr.tasks.task import FRAMES, task_of
-from bayes_asr.train.runs import record
+from bayes_asr.train.runs.history import read_history
 from bayes_asr.train.trials.space import Settings
 
 Train = Callable[[Config, Path], None]
@@ -174,7 +174,7 @@ def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
     trial, epochs, plan = job
     failure = None
     # The run is resumed with more epochs, which its schedule allows (`_check_rungs`).
-    if len(record.read_history(trial.run)) < epochs:
+    if len(read_history(trial.run)) < epochs:
         config = replace(trial.config, train=replace(trial.config.train, epochs=epochs))
         try:
             with log.also_in(trial.run / "train.log"):
@@ -187,7 +187,7 @@ def _train_trial(name: str, job: tuple[Trial, int, SearchPlan]) -> Outcome:
             raise
     measure = task_of(trial.config).measure
     # A search that is repeated finds runs of later rungs, which may be longer.
-    history = record.read_history(trial.run)[:epochs]
+    history = read_history(trial.run)[:epochs]
     best = {} if failure else min(history, key=lambda entry: entry[measure.on_dev])
     return Outcome(
         trial.number,

@@ -1,0 +1,51 @@
+"""The history of a run: a line of JSON for each epoch."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.base.log import LOGGER
+from bayes_asr.kaldi_io import side_files
+
+HISTORY = side_files.HISTORY
+HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line
+
+
+def append_to_history(run: Path, entry: Mapping[str, Any]) -> None:
+    """Add the line of an epoch to history.jsonl."""
+    history = run / HISTORY
+    with replacing(history) as temporary:
+        if history.exists():
+            shutil.copyfile(history, temporary)
+        with temporary.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def truncate_history(run: Path, last: Mapping[str, Any] | None) -> None:
+    """Truncate history.jsonl after the epoch that a run goes on from; None: it has none.
+
+    Later epochs are trained anew. Lines that were lost are said; a damaged file is set aside.
+    """
+    history = run / HISTORY
+    epoch = last["epoch"] if last else 0
+    try:
+        entries = [entry for entry in read_history(run) if entry["epoch"] < epoch]
+    except InputError as error:
+        entries = []
+        new_path = history.replace(history.with_name(f"{history.name}.damaged"))
+        LOGGER.warning("%s; it is set aside as %s", error, new_path)
+    if len(entries) < epoch - 1:
+        LOGGER.warning("%s: lacks %d of %d epochs", history, epoch - 1 - len(entries), epoch)
+    # The line of the epoch itself comes from the checkpoint: the history is written after it.
+    entries += [dict(last)] if last else []
+    with replacing(history) as temporary:
+        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+def read_history(run: Path) -> list[dict[str, Any]]:
+    """Read history.jsonl; empty where there is none."""
+    return side_files.read_history(run, HISTORY_KEYS)
