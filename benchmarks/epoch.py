@@ -40,8 +40,7 @@ from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.runs.directory import RunDirectory
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.step import Step
-from bayes_asr.train.train_state import TrainProgress, TrainState
-from bayes_asr.train.trainer import Trainer
+from bayes_asr.train.trainer import Trainer, TrainProgress, TrainState
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/an4/config.yaml"
 

@@ -27,8 +27,7 @@ from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.reading import read_network
-from bayes_asr.train.runs.trained_network import TrainedNetwork
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 POSTERIORS = Output(kind="log-posteriors")
 

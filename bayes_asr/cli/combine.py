@@ -20,9 +20,9 @@ from bayes_asr.decode.forward.output import DECODED
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import read_json
 from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.combination import AVERAGED, Combination
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.directory import CONFIG
 
 ENVIRONMENT = "env.json"
 CHANGEABLE = ("data.", "decode.", "score.")

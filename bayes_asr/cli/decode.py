@@ -26,8 +26,8 @@ from bayes_asr.decode.search.search_record import (
 )
 from bayes_asr.kaldi_io.ark import RSPECIFIER
 from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.directory import CONFIG
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,9 +10,9 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import nearest
 from bayes_asr.nn.fold import fold
 from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.directory import CONFIG
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from bayes_asr.cli.arguments import positive, real
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.train.gradient_reach import measure_reach
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from bayes_asr.pytorch_kaldi.translation import Translation, translate
 from bayes_asr.pytorch_kaldi.weights import check_there
 from bayes_asr.train.imported_weights import write_imported_run
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.directory import CONFIG
+from bayes_asr.train.runs.checkpoint import CONFIG
 
 CFG = "conf.cfg"  # what theirs keeps in the folder of a training, above that of the files
 OF_NETWORK = ("model.", "features.", "streams.")

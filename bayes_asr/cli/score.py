@@ -38,8 +38,8 @@ from bayes_asr.evaluate.score.scores import (
 from bayes_asr.evaluate.score.sweeps import SetPaths, Sweep, TextSweep, Weights, score_sweeps
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.directory import CONFIG
 
 Counted = dict[tuple[Weights, Convention], list[UtteranceScore]]
 SETS = ("dev", "test")

@@ -17,10 +17,10 @@ from bayes_asr.base.shards import Cluster, Mapper, Shard, ShardWrittenError
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.data.directories import locate_streams
 from bayes_asr.kaldi_io.scp import Moves, list_archives, read_scp
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.combination import FILE as COMBINATION
 from bayes_asr.train.runs.combination import list_networks
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.directory import CONFIG
 
 NOT_OF_RESULTS = {"words", "cmd", "nj", "jobs", "shard", "json"}
 DATA_DIR = ("feats.scp", "cmvn.scp", "utt2spk", "text", "frontend.json")

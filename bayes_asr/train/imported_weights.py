@@ -22,7 +22,7 @@ from bayes_asr.nn.network import build_network
 from bayes_asr.train.components import plan_network
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
 from bayes_asr.train.runs import checkpoint, record
-from bayes_asr.train.runs.directory import CONFIG
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 States = Mapping[str, Mapping[str, Tensor]]

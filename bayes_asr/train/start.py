@@ -31,12 +31,10 @@ from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.runs import checkpoint, record, state, tensorboard
 from bayes_asr.train.runs.directory import RunDirectory
 from bayes_asr.train.runs.history import read_history
-from bayes_asr.train.runs.reading import upgrade
-from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends
+from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
 from bayes_asr.train.speaker_adaptation import add_speaker_activations
 from bayes_asr.train.task_training import Regenerate, TaskTraining
-from bayes_asr.train.train_state import TrainProgress, TrainState
-from bayes_asr.train.trainer import Trainer
+from bayes_asr.train.trainer import Trainer, TrainProgress, TrainState
 from bayes_asr.train.transfer import Initialization, initialize_from
 
 

@@ -15,8 +15,7 @@ from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import check_parts
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.reading import read_network
-from bayes_asr.train.runs.trained_network import TrainedNetwork
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 KEY = "train.init_from"
 FREE_OPTIONS = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")

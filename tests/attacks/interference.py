@@ -30,8 +30,7 @@ from bayes_asr.cli import main as run_verb
 from bayes_asr.config.merge import load
 from bayes_asr.kaldi_io.text import write_dictionary
 from bayes_asr.train.runs import checkpoint, record, state
-from bayes_asr.train.runs.checkpoint import BEST
-from bayes_asr.train.runs.directory import CONFIG
+from bayes_asr.train.runs.checkpoint import BEST, CONFIG
 from bayes_asr.train.runs.history import read_history
 from tests.attacks.breakages import nothing
 from tests.attacks.kill_training import digest

@@ -19,7 +19,7 @@ from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
 from bayes_asr.tasks.task import task_of
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.small_corpus import SETS, made_up, write_corpus
 from tests.support.training_runs import assert_same, at_batch, config_of, history_of, states

@@ -20,7 +20,7 @@ from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.nn_units import plain_front_end
 from tests.support.small_corpus import MODEL, PHONES, SETS, made_up, write_corpus

@@ -19,7 +19,7 @@ from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.lattices.reference import check_succession
 from bayes_asr.kaldi_io.lattice import iter_lattices, select_states, write_lattices
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.chain_corpus import chain_config, write_chain_corpus
 from tests.support.small_lattices import make_lattice, write_denlats

@@ -26,7 +26,7 @@ from bayes_asr.nn.beam_search import search
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.places import RECIPES
 from tests.support.small_corpus import SETS, TINY, made_up, write_corpus

@@ -12,8 +12,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.reading import read_network
-from bayes_asr.train.runs.trained_network import TrainedNetwork
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.speaker_adaptation import adapt
 from tests.support.small_corpus import settings
 

@@ -18,7 +18,7 @@ from bayes_asr.nn.network import build_network
 from bayes_asr.tasks.lattices.regeneration import find_initial_lattices
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.training_runs import (
     OPTIONS,

@@ -18,7 +18,7 @@ from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import architecture, plan_network, summarize_layers
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.small_corpus import DIMENSIONS, settings
 from tests.support.training_runs import (

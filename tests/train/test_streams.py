@@ -20,8 +20,7 @@ from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.nn.frames import pack
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.reading import read_network
-from bayes_asr.train.runs.trained_network import TrainedNetwork
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.start import train
 from tests.support.nn_units import plain_front_end
 from tests.support.small_corpus import DIMENSIONS, SETS, made_up, write_data_dir

@@ -25,8 +25,7 @@ from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel, States
 from bayes_asr.nn.part import extract_head, extract_layer
 from bayes_asr.train.runs.combination import Combination, read_combination
-from bayes_asr.train.runs.reading import read_network
-from bayes_asr.train.runs.trained_network import TrainedNetwork
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 BLOCK_FRAMES = 1000
 

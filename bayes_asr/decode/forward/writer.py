@@ -13,8 +13,7 @@ from bayes_asr.nn.beam_search import BeamHypothesis
 from bayes_asr.nn.decoder import AttentionDecoder
 from bayes_asr.nn.encoder_decoder import EncoderDecoder
 from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames
-from bayes_asr.train.runs.reading import read_network
-from bayes_asr.train.runs.trained_network import TrainedNetwork
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 
 class Writer(LogLikelihoods):

@@ -12,9 +12,9 @@ from bayes_asr.base.lock import Lock
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
 from bayes_asr.train.runs import checkpoint, state, tensorboard
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.history import HISTORY, append_to_history, truncate_history
 
-CONFIG = "config.yaml"
 LATTICES = "lattices"  # folder of those that the network of the last complete epoch made
 RECORDS = (  # files of a run that are discarded together: its scores are of its network
     checkpoint.UNFINISHED,

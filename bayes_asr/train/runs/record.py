@@ -21,8 +21,8 @@ from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.directory import CONFIG
 from bayes_asr.train.runs.history import HISTORY
 
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed

@@ -11,8 +11,8 @@ from bayes_asr.base.lock import MARK, is_held
 from bayes_asr.kaldi_io.side_files import KINDS, take
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import state
+from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.directory import CONFIG
 from bayes_asr.train.runs.history import HISTORY, read_history
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]

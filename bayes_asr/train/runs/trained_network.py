@@ -2,15 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.base.files import is_there
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd
+from bayes_asr.nn.architecture import upgrade_architecture
 from bayes_asr.nn.network import AcousticModel, build_network
+from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.checkpoint import CONFIG, check_is_run
+from bayes_asr.train.runs.combination import FILE as COMBINATION
 
 
 @dataclass(frozen=True)
@@ -112,4 +119,56 @@ def _pack_front_ends(front_ends: Mapping[str, FrontEnd]) -> dict[str, dict[str, 
             for k, v in front_end.content().items()
         }
         for name, front_end in front_ends.items()
+    }
+
+
+def read_network(run: Path) -> TrainedNetwork:
+    """The best network of a run; InputError where there is none, or it is not what it says."""
+    check_is_run(run)
+    if is_there(run / COMBINATION):
+        raise InputError(
+            f"{run}: combines the networks of other runs ({COMBINATION}); name one of these, or"
+            " give it to forward, decode, score and report, or bayes_asr.load"
+        )
+    content = checkpoint.read(run / checkpoint.BEST)
+    # A file of plain values that was changed by hand can fail in any of these ways.
+    try:
+        return TrainedNetwork.of_content(upgrade(content, run))
+    except InputError:
+        raise
+    except (
+        RuntimeError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        ValueError,
+        ArithmeticError,
+    ) as error:
+        raise InputError(
+            f"{run / checkpoint.BEST}: does not hold the network that it describes"
+            f" ({' '.join(str(error).split())[:100]}); train it again"
+        ) from None
+
+
+def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
+    """Bring a checkpoint of `run` of version 0.1 to this version; {} stays.
+
+    The front end was divided then: normalisation by speaker, deltas and context stood in the
+    configuration alone.
+    """
+    if "front_ends" in content or not content:
+        return content
+    moved = ("mean", "deviation", "frontend")
+    # A recorded configuration has every key, so that it need not be laid over conf/base.yaml.
+    options = yaml.safe_load((run / CONFIG).read_text(encoding="utf-8"))["features"]
+    front_end = {
+        **options,
+        "mean": content["mean"],
+        "deviation": content["deviation"],
+        "sound": content.get("frontend"),
+    }
+    return {
+        **{key: value for key, value in content.items() if key not in moved},
+        "architecture": upgrade_architecture(content["architecture"]),
+        "front_ends": {FEATURES: front_end},
     }

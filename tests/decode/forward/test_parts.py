@@ -14,7 +14,7 @@ from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.part import extract_head, extract_layer
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 from tests.support.nn_layers import FORMS, INPUTS, STREAM, name_form, network_of, stacked
 from tests.support.places import CONF
 from tests.support.small_corpus import SETS, made_up, settings

@@ -33,7 +33,7 @@ from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_a
 from bayes_asr.tasks.chain.targets import add_numerators, open_supervision
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.gradient_reach import measure_reach
-from bayes_asr.train.runs.reading import read_network
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.chain_corpus import CHAIN, chain_config, say, write_chain, write_chain_corpus
 from tests.support.chain_models import GRAPH, MODEL, SAID, TREE

@@ -16,8 +16,8 @@ import torch
 
 from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.reading import read_network
 from bayes_asr.train.runs.status import read_status
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.training_runs import (
     BATCHES,
