@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
 from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.kernels.cpu.products import has_product
 from bayes_asr.nn.kernels.dispatch import choose_backend
 from bayes_asr.nn.kernels.reference.scan import Recurrence, step_through
@@ -118,6 +119,7 @@ class RecurrentLayer(Layer):
         # Kernels hand back h alone: in chunks, a cell with a second state goes frame by frame.
         return (
             self.compiled
+            and library.runs_on(self.W.weight.device)
             and has_product(torch.float32)
             and (self.looks_ahead or self.cell.states == 1)
         )

@@ -1,6 +1,6 @@
 """The choice of the backend of a recurrence, and every backend against the reference."""
 
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.nn.kernels import dispatch
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.kernels.cpu import recurrence as cpu
 from bayes_asr.nn.kernels.dispatch import BACKENDS, Backend, choose_backend
 from bayes_asr.nn.kernels.reference import fused, scan
 from bayes_asr.nn.kernels.reference.scan import Recurrence
 from bayes_asr.nn.units.cell import Cell, build_cell
-from tests.support.nn_units import RECURRENT, name
+from tests.support.nn_units import RECURRENT, layer, name
 
 FRAMES, UNITS, SETS = PackedFrames((5, 3, 3, 1)), 6, 2
 
@@ -70,3 +71,18 @@ def test_cell_device_and_type_choose(
     cell = build_cell(unit, UNITS, SETS, {})
     assert choose_backend(cell, weights, fused=True) is backend
     assert choose_backend(cell, weights, fused=False) is scan
+
+
+def test_a_further_backend_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    unrolled: list[Cell] = []
+
+    def unroll(recurrence: Recurrence) -> Tensor:
+        unrolled.append(recurrence.cell)
+        return scan.unroll(recurrence)
+
+    further = SimpleNamespace(COMPILED=True, supports=lambda *_: True, unroll=unroll)
+    monkeypatch.setattr(dispatch, "BACKENDS", (further, *BACKENDS))
+    net, x = layer(unit="torch-gru"), torch.randn(FRAMES.count, 3, dtype=torch.float64)
+    net(x, FRAMES)
+    assert net.compiled
+    assert unrolled == [net.cell]
