@@ -147,7 +147,8 @@ class Loader:
                 continue
             # A change of tempo resamples the frames; each takes the label of the nearest one.
             aligned = all_labels[span][nearest] if target.per == "frame" else all_labels
-            labels[target_name] = torch.from_numpy(aligned).long()
+            numbers = torch.from_numpy(aligned)
+            labels[target_name] = numbers if numbers.is_floating_point() else numbers.long()
         return dict(zip(streams, map(torch.from_numpy, perturbed), strict=True)), labels
 
     def _shift(self, x_TF: np.ndarray, utt: str) -> np.ndarray:

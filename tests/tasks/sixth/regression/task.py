@@ -1,0 +1,28 @@
+"""The task of numbers."""
+
+from typing import Any, ClassVar
+
+from bayes_asr.config.catalogue import find
+from bayes_asr.tasks.task import LOSS, LabelSource, Measure, Task
+
+
+class RegressionTask(Task):
+    """The number of each frame, from `numbers.scp` of its data directory: matrices [T, 1]."""
+
+    recogniser: ClassVar[str] = "forward"
+    measure: ClassVar[Measure] = LOSS
+
+    @property
+    def labels(self) -> LabelSource:
+        """Numbers, in a file of each data directory."""
+        opener = "tasks.regression.numbers:open_numbers"
+        return LabelSource("numbers", "numbers", "numbers.scp", opener, "numbers.scp")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One loss."""
+        return {"number": 1.0}
+
+    def training(self) -> Any:
+        """Training without priors."""
+        return find("tasks.regression.training:RegressionTraining")(self)
