@@ -175,7 +175,7 @@ def _write_attention(args: argparse.Namespace, out: Path, streams: Mapping[str, 
     write_matrices(weights, archive, archive.with_suffix(".scp"))
     drawn = ((utt, matrix) for utt, matrix in iter_matrices(archive) if utt in args.draw)
     for utt, matrix in drawn:
-        from bayes_asr.evaluate.report.attention_figure import (
+        from bayes_asr.evaluate.report.figures import (
             draw_attention,  # which wants matplotlib
         )
 

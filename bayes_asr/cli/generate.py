@@ -99,7 +99,7 @@ def _draw(
     out: Path,
 ) -> None:
     for utt in utterances:
-        from bayes_asr.evaluate.report.attention_figure import (
+        from bayes_asr.evaluate.report.figures import (
             draw_alignment,  # which wants matplotlib
         )
 

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
             f"logarithms of norms, relative, at lags {', '.join(map(str, _list_lags(args.lags)))}"
         )
     if args.out:
-        from bayes_asr.evaluate.report.vanishing import draw_gradients  # needs the extra report
+        from bayes_asr.evaluate.report.figures import draw_gradients  # needs the extra report
 
         with replacing(args.out) as temporary:
             draw_gradients(found).savefig(temporary, format=args.out.suffix[1:])

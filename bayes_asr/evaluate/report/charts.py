@@ -1,7 +1,11 @@
-"""What the charts of the page show, as numbers that its templates lay out, and as a sentence."""
+"""The charts of a report as values: what is drawn, on which scale, and a sentence that says it.
+
+Both pictures of a chart are drawn from its value: the page's by `templates/parts.html`, in HTML and
+SVG that follow the reader's screen, and the file's by `figures`, in matplotlib.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,23 +23,23 @@ from bayes_asr.tasks.task import Measure
 
 MOST_TICKS = 5
 
-Curves = Mapping[str, np.ndarray]
-"""Values by epoch [E] on the `parts` of a measure, `train` and `dev`."""
-
 
 class Axis(NamedTuple):
-    """A scale in per cent, from its first tick to its last."""
+    """A scale, from its first tick to its last."""
 
     ticks: Sequence[float]
 
     def place(self, value: float) -> float:
-        """Where a value lies, in per cent of the width."""
+        """The place of a value on the axis, in per cent of its length."""
         low, high = self.ticks[0], self.ticks[-1]
         return round(100 * (value - low) / (high - low), 2)
 
 
 class Row(NamedTuple):
-    """A rate with its 95 % interval, where it has one, and the rates of its seeds, on an axis."""
+    """A rate in per cent, its 95 % interval, and the rates of its seeds where there are several.
+
+    Without an interval `low` and `high` are the rate.
+    """
 
     name: str
     rate: float
@@ -45,8 +49,9 @@ class Row(NamedTuple):
 
 
 class RateChart(NamedTuple):
-    """Rates below each other on one axis."""
+    """Rates on one axis; label: which rate they are; alt: all of it in words."""
 
+    label: str
     axis: Axis
     rows: Sequence[Row]
     alt: str
@@ -62,53 +67,111 @@ class Part(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A measure by epoch of a system: SVG points in a box of 100 by 100, and a sentence."""
+    """A measure of a system by epoch [E], the mean over seeds, on each part of the data."""
 
     name: str
-    points: Mapping[str, str]
+    values: Mapping[str, np.ndarray]
     alt: str
 
 
 class CurveChart(NamedTuple):
-    """Curves on one pair of axes; title: what they show; parts: the data that each has them of."""
+    """Curves of one measure on one pair of axes; shares are in per cent."""
 
-    title: str
-    parts: Sequence[str]
-    epochs: int
+    measure: Measure
     axis: Axis
     curves: Sequence[Curve]
 
+    @property
+    def title(self) -> str:
+        """The measure and its unit."""
+        return f"{self.measure.name.capitalize()}{' in per cent' * self.measure.is_share}"
 
-class Matrix(NamedTuple):
-    """Cells of a table of confusions: column, row, opacity, and what is counted there."""
+    @property
+    def epochs(self) -> int:
+        """The epochs of the longest curve."""
+        return max(len(curve.values["dev"]) for curve in self.curves)
+
+    def points(self, curve: Curve, part: str) -> str:
+        """A curve as points of SVG, in a box of 100 by 100."""
+        steps = max(self.epochs - 1, 1)
+        return " ".join(
+            # SVG counts y downwards, so a place is taken from 100.
+            f"{100 * i / steps:.2f},{100 - self.axis.place(value):.2f}"
+            for i, value in enumerate(curve.values[part])
+        )
+
+
+class ConfusionChart(NamedTuple):
+    """Counts [N, N] of each reference token (row) as each recognised token (column)."""
 
     names: Sequence[str]
-    cells: Sequence[tuple[int, int, float, str]]
-    alt: str
+    counts: np.ndarray
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The share of each row that is in its columns [N, N]."""
+        # The floor of 1 keeps an empty row from a division by 0.
+        return np.asarray(self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1))
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the last row and column are insertions and deletions."""
+        return self.names[-1:] == [NOTHING]
+
+    def cells(self) -> Iterator[tuple[int, int, float, str]]:
+        """Column, row, opacity and meaning of each cell that counts anything.
+
+        The opacity is the square root of the share, so that rare confusions are seen.
+        """
+        shares = self.shares
+        for row, column in np.argwhere(self.counts).tolist():
+            meaning = _describe_pair(
+                self.names[row], self.names[column], int(self.counts[row, column])
+            )
+            yield column, row, round(float(shares[row, column]) ** 0.5, 2), meaning
+
+    @property
+    def alt(self) -> str:
+        """The correct tokens, in words."""
+        tokens = np.array([name != NOTHING for name in self.names])
+        correct = np.diag(self.counts)[tokens].sum()
+        return (
+            f"{tokens.sum()} tokens; {correct} of {self.counts[tokens].sum()} were"
+            " recognised as said."
+        )
 
 
 def chart_systems(systems: Sequence[ReportedSystem], key: Key) -> RateChart:
     """The rates of systems on one set under one convention."""
-    return _chart([_describe(system.name, system.counts(key)) for system in systems])
+    rows = [_make_row(system.name, system.counts(key)) for system in systems]
+    return _chart_rates(_name_rate(systems[0], key), rows)
 
 
 def chart_keys(system: ReportedSystem) -> RateChart:
     """The rates of one system on all its sets, under all conventions."""
-    return _chart([_describe(", ".join(key), system.counts(key)) for key in system.keys])
+    rows = [_make_row(", ".join(key), system.counts(key)) for key in system.keys]
+    return _chart_rates("error rate", rows)
 
 
 def chart_speakers(system: ReportedSystem, key: Key) -> RateChart:
     """The rates of the speakers of one system, the highest first."""
-    spoken = [run.scores[key].speakers for run in system.runs]
+    by_run = [run.scores[key].speakers for run in system.runs]
     rows = [
-        _describe(speaker, [counts[speaker] for counts in spoken])
-        for speaker, counts in spoken[0].items()
-        if counts.tokens and all(speaker in run for run in spoken)
+        _make_row(speaker, [speakers[speaker] for speakers in by_run])
+        for speaker, counts in by_run[0].items()
+        if counts.tokens and all(speaker in speakers for speakers in by_run)
     ]
-    return _chart(sorted(rows, key=lambda row: (-row.rate, row.name)))
+    return _chart_rates(
+        _name_rate(system, key), sorted(rows, key=lambda row: (-row.rate, row.name))
+    )
 
 
-def _describe(name: str, counts: Sequence[ErrorCounts]) -> Row:
+def _name_rate(system: ReportedSystem, key: Key) -> str:
+    metric = system.runs[0].scores[key].metric.upper()
+    return f"{key[0]} {metric} ({key[1]})"
+
+
+def _make_row(name: str, counts: Sequence[ErrorCounts]) -> Row:
     rates = [c.rate for c in counts]
     rate = float(np.mean(rates))
     # The interval is of whole errors, and rounding may put the mean outside of it.
@@ -116,10 +179,10 @@ def _describe(name: str, counts: Sequence[ErrorCounts]) -> Row:
     return Row(name, rate, min(low, rate), max(high, rate), rates if len(rates) > 1 else ())
 
 
-def _chart(rows: Sequence[Row]) -> RateChart:
-    seen = [x for row in rows for x in (row.low, row.high, *row.seeds)]
-    said = (f"{row.name} {row.rate:.2f} % (95 % {row.low:.2f} to {row.high:.2f})" for row in rows)
-    return RateChart(_scale(min(seen), max(seen)), rows, f"{'; '.join(said)}.")
+def _chart_rates(label: str, rows: Sequence[Row]) -> RateChart:
+    values = [x for row in rows for x in (row.low, row.high, *row.seeds)]
+    alts = (f"{row.name} {row.rate:.2f} % (95 % {row.low:.2f} to {row.high:.2f})" for row in rows)
+    return RateChart(label, _scale(min(values), max(values)), rows, f"{'; '.join(alts)}.")
 
 
 def _scale(low: float, high: float) -> Axis:
@@ -129,8 +192,8 @@ def _scale(low: float, high: float) -> Axis:
     power = 10.0 ** math.floor(math.log10(rough))
     # Steps are 1, 2 or 5 times a power of ten.
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return Axis([round(step * i, 10) for i in range(first, max(last, first + 1) + 1)])
+    lowest, highest = math.floor(low / step), math.ceil(high / step)
+    return Axis([round(step * i, 10) for i in range(lowest, max(highest, lowest + 1) + 1)])
 
 
 def divide_errors(systems: Sequence[ReportedSystem], key: Key) -> list[tuple[str, list[Part]]]:
@@ -152,92 +215,58 @@ def divide_errors(systems: Sequence[ReportedSystem], key: Key) -> list[tuple[str
 
 
 def chart_curves(systems: Sequence[ReportedSystem]) -> list[CurveChart]:
-    """What trainings were judged by, by epoch on training data and on dev, mean over seeds."""
-    return [_chart_measure(measure, found) for measure, found in average_curves(systems).items()]
-
-
-def _chart_measure(measure: Measure, found: Mapping[str, Curves]) -> CurveChart:
-    longest = max(len(parts["dev"]) for parts in found.values())
-    seen = np.concatenate([values for parts in found.values() for values in parts.values()])
-    axis = _scale(float(seen.min()), float(seen.max()))
-    curves = []
-    for name, parts in found.items():
-        points = {
-            part: " ".join(
-                # SVG counts y downwards, so a place is taken from 100.
-                f"{100 * i / max(longest - 1, 1):.2f},{100 - axis.place(value):.2f}"
-                for i, value in enumerate(values)
-            )
-            for part, values in parts.items()
-        }
-        curves.append(Curve(name, points, _describe_curve(name, measure, parts["dev"])))
-    title = f"{measure.name.capitalize()}{' in per cent' * measure.is_share}"
-    return CurveChart(title, measure.parts, longest, axis, curves)
-
-
-def _describe_curve(name: str, measure: Measure, dev: np.ndarray) -> str:
-    best = int(dev.argmin())
-    first, last, lowest = (
-        f"{value:.1f} %" if measure.is_share else f"{value:.3f}"
-        for value in (dev[0], dev[-1], dev[best])
-    )
-    return (
-        f"{name}: dev {measure.name} {first} after epoch 1, {last} after epoch {len(dev)},"
-        f" lowest {lowest} after epoch {best + 1}."
-    )
-
-
-def average_curves(systems: Sequence[ReportedSystem]) -> dict[Measure, dict[str, Curves]]:
-    """By what trainings were judged by, of each system that has a history: the mean over seeds,
-    shares in per cent.
-    """
-    found: dict[Measure, dict[str, Curves]] = {}
+    """The measures of trainings by epoch, a chart for each measure, of systems with a history."""
+    by_measure: dict[Measure, list[Curve]] = {}
     for system in systems:
         # Seeds may end early, and the mean needs a value of each.
         epochs = min(len(run.history) for run in system.runs)
         if epochs:
             measure = find_measure(system)
-            found.setdefault(measure, {})[system.name] = {
-                part: (100 if measure.is_share else 1)
-                * np.mean(
-                    [_list_values(run, f"{part}_{measure.of}")[:epochs] for run in system.runs],
-                    axis=0,
-                )
-                for part in measure.parts
-            }
-    return found
+            by_measure.setdefault(measure, []).append(_average_curve(system, measure, epochs))
+    charts = []
+    for measure, curves in by_measure.items():
+        values = np.concatenate([part for curve in curves for part in curve.values.values()])
+        axis = _scale(float(values.min()), float(values.max()))
+        charts.append(CurveChart(measure, axis, curves))
+    return charts
+
+
+def _average_curve(system: ReportedSystem, measure: Measure, epochs: int) -> Curve:
+    """The mean over seeds of the first epochs."""
+    values = {
+        part: (100 if measure.is_share else 1)
+        * np.mean([_list_values(run, f"{part}_{measure.of}")[:epochs] for run in system.runs], 0)
+        for part in measure.parts
+    }
+    return Curve(system.name, values, _describe_curve(system.name, measure, values["dev"]))
+
+
+def _describe_curve(name: str, measure: Measure, dev: np.ndarray) -> str:
+    best = int(dev.argmin())
+    begin, end, lowest = (
+        f"{value:.1f} %" if measure.is_share else f"{value:.3f}"
+        for value in (dev[0], dev[-1], dev[best])
+    )
+    return (
+        f"{name}: dev {measure.name} {begin} after epoch 1, {end} after epoch {len(dev)},"
+        f" lowest {lowest} after epoch {best + 1}."
+    )
 
 
 def _list_values(run: Run, key: str) -> list[float]:
-    """What the history of a run says by epoch."""
+    """A measure of a run by epoch, out of its history."""
     try:
         return [take(entry, key, "a number") for entry in run.history]
     except InputError as error:
         raise InputError(f"{run.path / HISTORY}: {error}") from None
 
 
-def chart_confusions(table: pd.DataFrame) -> Matrix:
-    """Share of each row of a table of confusions in its columns; the square root is the opacity."""
-    names = list(table.columns)
-    counts = table.to_numpy()
-    # The floor of 1 keeps an empty row from a division by 0.
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    cells = [
-        (int(column), int(row), round(float(shares[row, column]) ** 0.5, 2), said)
-        # Cells without a count are left out: most of a table is empty.
-        for row, column in np.argwhere(counts)
-        for said in [_say_pair(names[row], names[column], int(counts[row, column]))]
-    ]
-    said = np.array([name != NOTHING for name in names])
-    return Matrix(
-        names,
-        cells,
-        f"{said.sum()} tokens; {np.diag(counts)[said].sum()} of {counts[said].sum()} were"
-        " recognised as said.",
-    )
+def chart_confusions(table: pd.DataFrame) -> ConfusionChart:
+    """The table of `details.count_confusions` as a chart."""
+    return ConfusionChart(list(table.columns), table.to_numpy())
 
 
-def _say_pair(ref: str, hyp: str, number: int) -> str:
+def _describe_pair(ref: str, hyp: str, number: int) -> str:
     if ref == NOTHING:
         return f"{hyp} inserted: {number}"
     if hyp == NOTHING:

@@ -1,4 +1,4 @@
-"""In which keys the configurations of systems differ."""
+"""The keys in which the configurations of systems differ."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,8 +17,13 @@ OF_A_RUN = ("seed",)
 """Keys that tell the runs of one system apart."""
 
 OF_A_NETWORK = (
-    *("data.train.", "data.dev.alignments", "data.dev.labels"),
-    *("features.", "streams.", "model.", "train."),
+    "data.train.",
+    "data.dev.alignments",
+    "data.dev.labels",
+    "features.",
+    "streams.",
+    "model.",
+    "train.",
 )
 """Keys that say nothing of Gaussian mixtures."""
 
@@ -31,7 +36,7 @@ class Configurations(NamedTuple):
 
 
 def find_measure(system: ReportedSystem) -> Measure:
-    """What the trainings of a system were judged by: frames, where no configuration is there."""
+    """The measure of the trainings of a system: of frames, where no configuration is there."""
     file = system.runs[0].path / "config.yaml"
     try:
         return task_of(load([file])).measure if is_there(file) else FRAMES
@@ -41,29 +46,29 @@ def find_measure(system: ReportedSystem) -> Measure:
 
 def tabulate_configurations(systems: Sequence[ReportedSystem]) -> Configurations:
     """The keys whose values differ between systems, by the `config.yaml` of each first run."""
-    read: dict[str, Config] = {}
+    configs: dict[str, Config] = {}
     missing = []
     for system in systems:
         file = system.runs[0].path / "config.yaml"
         try:
             if not is_there(file):
                 raise InputError(f"{file}: not there")
-            read[system.name] = load([file])
+            configs[system.name] = load([file])
         except InputError as error:
             missing.append(str(error))
     # All systems are compared with the first, which has no difference from itself.
     changes = {
-        name: differences(next(iter(read.values())), config) for name, config in read.items()
+        name: differences(next(iter(configs.values())), config) for name, config in configs.items()
     }
     # The old value of each difference is that of the first system.
-    first = {key: str(old) for found in changes.values() for key, (old, _) in found.items()}
-    keys = sorted(first.keys() - set(OF_A_RUN))
+    reference = {key: str(old) for pairs in changes.values() for key, (old, _) in pairs.items()}
+    keys = sorted(reference.keys() - set(OF_A_RUN))
     networks = {system.name for system in systems if system.runs[0].has_network}
 
-    def say(name: str, key: str) -> str:
+    def value(name: str, key: str) -> str:
         if name not in networks and key.startswith(OF_A_NETWORK):
             return NONE
-        return str(changes[name][key][1]) if key in changes[name] else first[key]
+        return str(changes[name][key][1]) if key in changes[name] else reference[key]
 
-    columns = {name: [say(name, key) for key in keys] for name in changes}
+    columns = {name: [value(name, key) for key in keys] for name in changes}
     return Configurations(pd.DataFrame({"key": keys, **columns}), missing)

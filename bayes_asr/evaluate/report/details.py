@@ -1,4 +1,4 @@
-"""Where the errors are: by speaker, by pair of tokens, and utterance by utterance."""
+"""The places of errors: by speaker, by pair of tokens, and utterance by utterance."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,15 +26,15 @@ def tabulate_speakers(systems: Sequence[ReportedSystem], key: Key) -> pd.DataFra
     The first column is named after what a speaker of utt2spk is.
     """
     scored = [system for system in systems if key in system.keys]
-    first = scored[0].runs[0].scores[key]
-    columns: dict[str, list[str]] = {first.cluster: [], "tokens": []}
-    for speaker, counts in first.speakers.items():
-        columns[first.cluster].append(speaker)
+    reference = scored[0].runs[0].scores[key]
+    columns: dict[str, list[str]] = {reference.cluster: [], "tokens": []}
+    for speaker, counts in reference.speakers.items():
+        columns[reference.cluster].append(speaker)
         columns["tokens"].append(str(counts.tokens))
         for system in scored:
-            spoken = [run.scores[key].speakers.get(speaker) for run in system.runs]
+            by_run = [run.scores[key].speakers.get(speaker) for run in system.runs]
             # A speaker without reference tokens has no rate.
-            rates = [c.rate for c in spoken if c and c.tokens]
+            rates = [c.rate for c in by_run if c and c.tokens]
             columns.setdefault(system.name, []).append(f"{np.mean(rates):.1f}" if rates else NONE)
     return pd.DataFrame(columns)
 
@@ -47,15 +47,15 @@ def iter_edits(scores: Iterable[Score]) -> Iterator[Edit]:
 
 
 def count_confusions(edits: Iterable[Edit]) -> pd.DataFrame:
-    """How often each reference token (row) was recognised as each token (column).
+    """Counts of each reference token (row) that was recognised as each token (column).
 
     Tokens are in alphabetical order. Where there are deletions or insertions, these are the last
     column and row.
     """
     pairs = Counter((e.ref or NOTHING, e.hyp or NOTHING) for e in edits)
-    found = {token for pair in pairs for token in pair}
+    names = {token for pair in pairs for token in pair}
     # False sorts before True, which puts the mark of deletions and insertions last.
-    tokens = sorted(found, key=lambda token: (token == NOTHING, token))
+    tokens = sorted(names, key=lambda token: (token == NOTHING, token))
     table = pd.DataFrame(0, index=tokens, columns=tokens)
     for (ref, hyp), number in pairs.items():
         table.loc[ref, hyp] = number

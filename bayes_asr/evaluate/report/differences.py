@@ -1,4 +1,4 @@
-"""Is any system better than the others? Each against the best on dev, as `compare` does it."""
+"""Each system against the one that is best on dev, as `compare` does it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,7 +26,7 @@ SHOWN = (  # tests of compare, each with its p; that which judges also adjusted 
     "matched pairs, Student's t, {cluster}s",
     "Wilcoxon, exact, {cluster}s",
 )
-SHOWS = "would show over {}s"
+POWER = "would show over {}s"
 FEW = " (few)"
 SEEDS = ("sd over seeds", "95 % over seeds too")
 
@@ -61,7 +61,7 @@ def compare_with_best(systems: Sequence[ReportedSystem], key: Key) -> Difference
     for system in systems:
         if system is best or key not in system.keys:
             continue
-        # A is the other system, so a positive difference means more errors than the best has.
+        # A is the compared system, so a positive difference means more errors than the best has.
         a, b = ([run.scores[key] for run in runs] for runs in (system.runs, best.runs))
         try:
             comparisons.append(compare(a, b, (system.name, best.name)))
@@ -76,7 +76,10 @@ def compare_with_best(systems: Sequence[ReportedSystem], key: Key) -> Difference
     # The column stands behind p of MAPSSWE, which is the fifth.
     columns.insert(5, f"p {JUDGING} (Holm over systems)")
     few_speakers = few_units_warning(len(scored.speakers), scored.cluster)
-    columns += [SHOWS.format("utterance"), SHOWS.format(scored.cluster) + FEW * bool(few_speakers)]
+    columns += [
+        POWER.format("utterance"),
+        POWER.format(scored.cluster) + FEW * bool(few_speakers),
+    ]
     rows = [
         [*_tabulate(c, a), *_tabulate_power(c, len(comparisons)), *_tabulate_seeds(c)]
         for c, a in zip(comparisons, adjusted, strict=True)
@@ -96,21 +99,20 @@ def _name_tests(cluster: str) -> list[str]:
 def _tabulate(comparison: Comparison, adjusted: dict[str, float]) -> list[str]:
     """A row of the table; a test that the numbers of speakers do not allow is a dash."""
     a, b = comparison.a, comparison.b
-    found = {test.title: format_p(test.p) for test in comparison.tests}
-    judging, *others = (found.get(title, NONE) for title in _name_tests(comparison.cluster))
+    p_values = {test.title: format_p(test.p) for test in comparison.tests}
+    judging, *further = (p_values.get(t, NONE) for t in _name_tests(comparison.cluster))
     points = f"{a.counts.rate - b.counts.rate:+.2f}"
-    p_values = [judging, format_p(adjusted[JUDGING]), *others]
     interval = _format_interval(comparison.difference.difference.interval)
-    return [a.name, b.name, points, interval, *p_values]
+    return [a.name, b.name, points, interval, judging, format_p(adjusted[JUDGING]), *further]
 
 
 def _tabulate_power(comparison: Comparison, comparisons: int) -> list[str]:
-    """What would be found with Holm's correction for all, in points and in per cent of the best."""
-    found = {
+    """The least detectable differences by Holm over all, in points and in per cent of the best."""
+    detectable = {
         d.unit: f"{d.points:.2f}{format_share(d.relative)}"
         for d in comparison.detectable(comparisons)
     }
-    return [found.get(unit, NONE) for unit in ("utterance", comparison.cluster)]
+    return [detectable.get(unit, NONE) for unit in ("utterance", comparison.cluster)]
 
 
 def _tabulate_seeds(comparison: Comparison) -> list[str]:

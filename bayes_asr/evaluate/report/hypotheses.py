@@ -35,7 +35,7 @@ class GroupHypothesis(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a set says of a hypothesis: sentences, and its tests as a table."""
+    """The result of testing a hypothesis on a set: sentences, and its tests as a table."""
 
     statement: str
     sentences: Sequence[str]
@@ -47,9 +47,9 @@ class Answer(NamedTuple):
 
     def as_markdown(self) -> str:
         """For a file."""
-        said = escape_markdown("\n".join(self.sentences))
+        sentences = escape_markdown("\n".join(self.sentences))
         statement = escape_markdown(self.statement)
-        return f"Hypothesis: {statement}.\n\n{said}\n\n{as_markdown(self.table)}"
+        return f"Hypothesis: {statement}.\n\n{sentences}\n\n{as_markdown(self.table)}"
 
 
 class Answers(NamedTuple):
@@ -65,31 +65,31 @@ def answer(hypotheses: Sequence[GroupHypothesis], key: Key) -> Answers:
     Those with a system that lacks this set and convention, or is scored on other references, are
     left out.
     """
-    found: list[tuple[GroupHypothesis, Comparison]] = []
+    tested: list[tuple[GroupHypothesis, Comparison]] = []
     left_out = []
     for hypothesis in hypotheses:
         missing = [s.name for group in hypothesis for s in group.systems if key not in s.keys]
         try:
             if missing:
                 raise InputError(f"{', '.join(missing)}: not scored on {key[0]}, {key[1]}")
-            found.append((hypothesis, _compare(hypothesis, key)))
+            tested.append((hypothesis, _compare(hypothesis, key)))
         except InputError as error:
             left_out.append(f"{hypothesis.statement} ({error})")
-    comparisons = [comparison for _, comparison in found]
+    comparisons = [comparison for _, comparison in tested]
     # A single hypothesis needs no correction.
-    adjusted = adjust_over(comparisons) if len(found) > 1 else [{} for _ in found]
+    adjusted = adjust_over(comparisons) if len(tested) > 1 else [{} for _ in tested]
     answers = [
         Answer(
             hypothesis.statement,
             [
                 comparison.sentence(over_all),
                 comparison.seeds_sentence(),
-                comparison.power_sentence(len(found)),
+                comparison.power_sentence(len(tested)),
                 *comparison.warnings,
             ],
             _tabulate(comparison, over_all),
         )
-        for (hypothesis, comparison), over_all in zip(found, adjusted, strict=True)
+        for (hypothesis, comparison), over_all in zip(tested, adjusted, strict=True)
     ]
     return Answers(answers, left_out)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bayes_asr.base.errors import printable
+from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import replacing
 from bayes_asr.evaluate.report.charts import (
+    CurveChart,
     chart_confusions,
     chart_curves,
     chart_keys,
@@ -30,7 +31,6 @@ from bayes_asr.evaluate.report.details import (
     tabulate_speakers,
 )
 from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
-from bayes_asr.evaluate.report.html import render
 from bayes_asr.evaluate.report.hypotheses import Answers
 from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import (
@@ -45,6 +45,7 @@ from bayes_asr.evaluate.report.table import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TEMPLATES = Path(__file__).parent / "templates"
 LARGEST_MATRIX = 80
 """More tokens than these have no confusion matrix: their names could not be read."""
 
@@ -92,48 +93,74 @@ def write_report(
     section that they stand in. Figure files need matplotlib (the extra `report`); everything else
     is written without it.
     """
-    drawn = find_spec("matplotlib") is not None
     results = tabulate_results(systems)
     _write(out / "table.md", as_markdown(results))
     _write(out / "table.tex", as_latex(results))
-    if drawn:
-        _save_curves(systems, out)
     keys = list_keys(systems)
-    sections = [
-        _write_section(systems, key, name, out, drawn)
+    sections = {
+        name: _write_section(systems, key, name, out)
         | _write_answers((answers or {}).get(key), out / f"hypotheses_{name}.md")
         for key, name in zip(keys, name_files(keys), strict=True)
-    ]
+    }
     with_errors = [system for system in systems if keys[0] in system.keys]
     names = name_files((system.name, *keys[0]) for system in with_errors)
     listed = max(LEAST_LISTED, LISTED // len(with_errors))
-    errors = [
-        _write_errors(system, keys[0], name, out, drawn, listed)
+    errors = {
+        name: _write_errors(system, keys[0], out / "errors" / f"{name}.txt", listed)
         for system, name in zip(with_errors, names, strict=True)
-    ]
-    configurations = tabulate_configurations(systems)
-    page = render(
+    }
+    curves = chart_curves(systems)
+    has_figures = find_spec("matplotlib") is not None
+    if has_figures:
+        _write_figures(sections, curves, errors, out / "figures")
+    page = _render(
         "report.html",
-        title=", ".join(system.name for system in systems[:4]) + (" …" if len(systems) > 4 else ""),
+        **_describe_systems(systems, keys),
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         command=command,
         version=version,
         hues=HUES,
         few=FEW,
-        notes=explain(systems),
         tests=TESTS,
-        cards=[_make_card(systems, key) for key in keys],
         results=list_rows(results),
-        single=chart_keys(systems[0]) if len(systems) == 1 else None,
-        sections=sections,
-        curves=chart_curves(systems),
-        configurations=len(systems) > 1
-        and {"rows": list_rows(configurations.table), "missing": configurations.missing},
-        errors=errors,
-        runs=list_rows(_tabulate_runs(systems)),
+        sections=list(sections.values()),
+        curves=curves,
+        errors=list(errors.values()),
     )
     _write(out / "report.html", page)
-    return drawn
+    return has_figures
+
+
+def _describe_systems(systems: Sequence[ReportedSystem], keys: Sequence[Key]) -> dict[str, Any]:
+    """Values of the page on the systems as a whole."""
+    configurations = tabulate_configurations(systems)
+    return {
+        "title": ", ".join(system.name for system in systems[:4]) + " …" * (len(systems) > 4),
+        "notes": explain(systems),
+        "cards": [_make_card(systems, key) for key in keys],
+        "single": chart_keys(systems[0]) if len(systems) == 1 else None,
+        "configurations": len(systems) > 1
+        and {"rows": list_rows(configurations.table), "missing": configurations.missing},
+        "runs": list_rows(_tabulate_runs(systems)),
+    }
+
+
+def _render(template: str, **values: Any) -> str:
+    """A template of this room with its values, escaped; control characters are escapes too."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise InputError("the page needs Jinja2, which is not here: pip install jinja2") from None
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.tests["numeric"] = lambda cell: re.match(r"[<[]?\s*[-+]?\d", cell) is not None
+    return environment.get_template(template).render(**values)
 
 
 def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
@@ -149,7 +176,7 @@ def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
         plain = plain.encode()[:LONGEST_NAME].decode(errors="ignore")
         name, number = plain, 1
         # File systems of macOS and Windows do not tell capitals apart.
-        while name.lower() in {other.lower() for other in names}:
+        while name.lower() in {n.lower() for n in names}:
             number += 1
             name = f"{plain}-{number}"
         names.append(name)
@@ -157,7 +184,7 @@ def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
 
 
 def explain(systems: Sequence[ReportedSystem]) -> str:
-    """What the table of results means; conventions are told apart where there are several."""
+    """Notes on the table of results; conventions are told apart where there are several."""
     several = len({convention for system in systems for _, convention in system.keys}) > 1
     scores = [score for system in systems for score in system.runs[0].scores.values()]
     weighted = any(score.lm_weight is not None for score in scores)
@@ -170,7 +197,7 @@ def explain(systems: Sequence[ReportedSystem]) -> str:
 
 
 def list_keys(systems: Sequence[ReportedSystem]) -> list[Key]:
-    """What the sections are about: every convention of the test set, or of dev without one."""
+    """The subjects of the sections: every convention of the test set, or of dev without one."""
     keys = list(dict.fromkeys(key for system in systems for key in system.keys))
     # dev chooses the weights, so its rates are shown only where there is nothing else.
     return [key for key in keys if key[0] == "test"] or keys
@@ -191,14 +218,10 @@ def _make_card(systems: Sequence[ReportedSystem], key: Key) -> dict[str, Any]:
 
 
 def _write_section(
-    systems: Sequence[ReportedSystem], key: Key, name: str, out: Path, drawn: bool
+    systems: Sequence[ReportedSystem], key: Key, name: str, out: Path
 ) -> dict[str, Any]:
     """One set and convention: rates, kinds of errors, differences, speakers."""
     scored = [system for system in systems if key in system.keys]
-    if drawn:
-        from bayes_asr.evaluate.report.figures import draw_bars
-
-        _save_figure(draw_bars(scored, key), out / "figures" / f"bars_{name}")
     speakers = tabulate_speakers(scored, key)
     _write(out / f"speakers_{name}.md", as_markdown(speakers))
     section: dict[str, Any] = {
@@ -206,7 +229,7 @@ def _write_section(
         "parts": divide_errors(scored, key),
         "cluster": speakers.columns[0],
         "speakers": list_rows(speakers),
-        "rates": None,
+        "rates": chart_systems(scored, key),
         "by_speaker": None,
         "differences": None,
     }
@@ -217,7 +240,6 @@ def _write_section(
         warned = "".join(f"\n{escape_markdown(warning)}\n" for warning in differences.warnings)
         _write(out / f"differences_{name}.md", as_markdown(differences.table) + warned)
         section |= {
-            "rates": chart_systems(scored, key),
             "best": find_best_on_dev(scored, key[1]).name,
             "differences": list_rows(differences.table),
             "sentences": differences.sentences,
@@ -228,46 +250,41 @@ def _write_section(
 
 
 def _write_answers(answers: Answers | None, path: Path) -> dict[str, Any]:
-    """What a section says of hypotheses, also as a file where there are any."""
+    """The part of a section on hypotheses, also as a file where there are any."""
     if answers is None:
         return {"hypotheses": [], "not_tested": []}
     not_tested = [f"Not tested: {reason}." for reason in answers.left_out]
-    parts = [found.as_markdown() for found in answers.tested]
+    parts = [answer.as_markdown() for answer in answers.tested]
     _write(path, "\n".join([*parts, *map(escape_markdown, not_tested), ""]))
     hypotheses = [
         {
-            "statement": found.statement,
-            "sentences": found.sentences,
-            "rows": list_rows(found.table),
+            "statement": answer.statement,
+            "sentences": answer.sentences,
+            "rows": list_rows(answer.table),
         }
-        for found in answers.tested
+        for answer in answers.tested
     ]
     return {"hypotheses": hypotheses, "not_tested": not_tested}
 
 
-def _write_errors(
-    system: ReportedSystem, key: Key, name: str, out: Path, drawn: bool, listed: int
-) -> dict[str, Any]:
-    """Confusions over all seeds of a system, and the listing of its first seed."""
+def _write_errors(system: ReportedSystem, key: Key, listing: Path, listed: int) -> dict[str, Any]:
+    """Confusions over all seeds of a system, and the errors of its first seed, also as a file.
+
+    listed: the most utterances of these that the page shows.
+    """
     edits = list(iter_edits(run.scores[key] for run in system.runs))
     score = system.runs[0].scores[key]
-    _write(out / "errors" / f"{name}.txt", "\n".join(list_errors(score)))
+    _write(listing, "\n".join(list_errors(score)))
     matrix = count_confusions(edits)
-    fits = len(matrix) <= LARGEST_MATRIX
-    title = f"{system.name}, {key[0]}, {key[1]}"
-    if drawn and fits:
-        from bayes_asr.evaluate.report.figures import draw_confusions
-
-        _save_figure(draw_confusions(matrix, title), out / "figures" / f"confusions_{name}")
     wrong = list(find_wrong(score))
     return {
-        "title": title,
+        "title": f"{system.name}, {key[0]}, {key[1]}",
         "frequent": list_rows(rank_errors(edits)),
-        "matrix": chart_confusions(matrix) if fits else None,
+        "matrix": chart_confusions(matrix) if len(matrix) <= LARGEST_MATRIX else None,
         "utterances": wrong[:listed],
         "number": len(wrong),
         "run": str(system.runs[0].path),
-        "file": f"errors/{name}.txt",
+        "file": f"errors/{listing.name}",
     }
 
 
@@ -280,12 +297,23 @@ def _tabulate_runs(systems: Sequence[ReportedSystem]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["system", "folder", *MADE_BY])
 
 
-def _save_curves(systems: Sequence[ReportedSystem], out: Path) -> None:
-    from bayes_asr.evaluate.report.figures import draw_learning_curves
+def _write_figures(
+    sections: Mapping[str, dict[str, Any]],
+    curves: Sequence[CurveChart],
+    errors: Mapping[str, dict[str, Any]],
+    out: Path,
+) -> None:
+    """Draw the charts of the page once more, as files for papers."""
+    from bayes_asr.evaluate.report.figures import draw_bars, draw_confusions, draw_learning_curves
 
-    figure = draw_learning_curves(systems)
-    if figure:
-        _save_figure(figure, out / "figures" / "learning_curves")
+    for name, section in sections.items():
+        _save_figure(draw_bars(section["rates"]), out / f"bars_{name}")
+    if curves:
+        _save_figure(draw_learning_curves(curves), out / "learning_curves")
+    for name, system in errors.items():
+        if system["matrix"]:
+            figure = draw_confusions(system["matrix"], system["title"])
+            _save_figure(figure, out / f"confusions_{name}")
 
 
 def _save_figure(figure: "Figure", path: Path) -> None:

@@ -76,10 +76,10 @@ def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
     for path in paths:
         # A run may have several score files, and is one folder.
         scored = {file.parent for file in find_below(Path(path), "score_*.json")}
-        found = sorted(scored, key=_split_numbers)
-        if not found:
+        runs_below = sorted(scored, key=_split_numbers)
+        if not runs_below:
             raise InputError(f"{path}: no scored run here; run bayes-asr score first")
-        for run in found:
+        for run in runs_below:
             is_seed = re.fullmatch(r"seed\d+", run.name)
             # Resolved paths join a run that is named twice, or through a link.
             runs = folders.setdefault((run.parent if is_seed else run).resolve(), [])
@@ -87,8 +87,8 @@ def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
                 runs.append(run)
     names = _shorten_names(list(folders))
     return [
-        ReportedSystem(printable(names[folder]), [_read_run(run) for run in runs])
-        for folder, runs in folders.items()
+        ReportedSystem(printable(names[directory]), [_read_run(run) for run in runs])
+        for directory, runs in folders.items()
     ]
 
 
@@ -104,8 +104,8 @@ def _split_numbers(path: Path) -> list[list[tuple[int, str]]]:
 def _shorten_names(folders: Sequence[Path]) -> dict[Path, str]:
     """The last part of each folder, with as many parts before it as keep the names apart."""
     # Names get longer at the front until they differ.
-    for parts in range(1, max((len(folder.parts) for folder in folders), default=1) + 1):
-        names = {folder: "/".join(folder.parts[-parts:]) for folder in folders}
+    for parts in range(1, max((len(path.parts) for path in folders), default=1) + 1):
+        names = {path: "/".join(path.parts[-parts:]) for path in folders}
         if len(set(names.values())) == len(folders):
             break
     return names
@@ -125,21 +125,22 @@ def _read_run(path: Path) -> Run:
         history=read_history(path, CURVES),
         parameters=environment.get("parameters"),
         front_ends={
-            name: (found or {}).get("kind") for name, found in _list_analyses(environment).items()
+            name: (analysis or {}).get("kind")
+            for name, analysis in _list_analyses(environment).items()
         },
         environment=environment,
     )
 
 
 def _list_analyses(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What made the features out of sound: of each stream by its name, or of the only one."""
+    """The front end that made the features of each stream by its name, or of the only one."""
     # Runs with one stream have `frontend`, others `frontends` by the name of the stream.
     several: dict[str, Any] | None = environment.get("frontends")
     return several or {"": environment.get("frontend")}
 
 
 def _read_environment(file: Path) -> dict[str, Any]:
-    """What env.json says; empty where there is none."""
+    """The content of env.json; empty where there is none."""
     if not file.exists():
         return {}
     try:
@@ -155,6 +156,6 @@ def _read_environment(file: Path) -> dict[str, Any]:
             if "kind" in (check(analysis, "frontend", "an object", "null") or {}):
                 take(analysis, "kind", "a text", "null")
     except InputError as error:
-        said = str(error).removeprefix(f"{file}: ")
-        raise InputError(f"{file}: not as train writes it: {said}; train the run again") from None
+        reason = str(error).removeprefix(f"{file}: ")
+        raise InputError(f"{file}: not as train writes it: {reason}; train the run again") from None
     return environment

@@ -33,13 +33,13 @@ def tabulate_results(systems: Sequence[ReportedSystem]) -> pd.DataFrame:
 
 def _tabulate_row(system: ReportedSystem, convention: str) -> dict[str, str]:
     # The metric is that of the convention, the same on each set.
-    first = next(s for (_, c), s in system.runs[0].scores.items() if c == convention)
+    score = next(s for (_, c), s in system.runs[0].scores.items() if c == convention)
     row = {
         "system": system.name,
         "features": _format_features(system.runs[0].front_ends),
         "parameters": _format_millions(system.runs[0].parameters),
         "seeds": str(len(system.runs)),
-        "rate": f"{first.metric.upper()} {convention}",
+        "rate": f"{score.metric.upper()} {convention}",
         "LM weight": _format_weights(system, convention),
     }
     for name in ("dev", "test"):
@@ -57,8 +57,8 @@ def _format_features(front_ends: Mapping[str, str | None]) -> str:
     """The built-in front ends, and the names of streams of which nothing here made the features."""
     if not any(front_ends.values()):
         return NONE
-    made = (kind.upper() if kind else name for name, kind in front_ends.items())
-    return f"{' + '.join(made)}, no fMLLR"
+    names = (kind.upper() if kind else name for name, kind in front_ends.items())
+    return f"{' + '.join(names)}, no fMLLR"
 
 
 def _format_weights(system: ReportedSystem, convention: str) -> str:
@@ -107,8 +107,8 @@ def as_markdown(table: pd.DataFrame) -> str:
 def escape_markdown(cell: str) -> str:
     """Text in which nothing is markup: no column, no HTML, no link."""
     # Brackets are escaped only where a link could follow them.
-    marked = re.sub(r"[\\|]|](?=[(\[])", lambda found: "\\" + found[0], cell)
-    return re.sub(r"&(?=#?\w+;)|<(?=[a-zA-Z/!?])", lambda found: escape(found[0]), marked)
+    marked = re.sub(r"[\\|]|](?=[(\[])", lambda match: "\\" + match[0], cell)
+    return re.sub(r"&(?=#?\w+;)|<(?=[a-zA-Z/!?])", lambda match: escape(match[0]), marked)
 
 
 _LATEX = str.maketrans(

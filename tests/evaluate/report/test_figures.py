@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from bayes_asr.config.merge import load
-from bayes_asr.evaluate.report.charts import chart_confusions, chart_curves
+from bayes_asr.evaluate.report.charts import chart_confusions, chart_curves, chart_systems
 from bayes_asr.evaluate.report.details import count_confusions
 from bayes_asr.evaluate.report.figures import draw_bars, draw_confusions, draw_learning_curves
 from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
@@ -43,7 +43,7 @@ def boxes(figure: Figure, texts: list[Text]) -> list[Bbox]:
 
 @pytest.mark.parametrize("number", [1, 3, 12])
 def test_labels_of_bars_do_not_overlap(twelve: list[ReportedSystem], number: int) -> None:
-    figure = draw_bars(twelve[:number], KEY)
+    figure = draw_bars(chart_systems(twelve[:number], KEY))
     (axes,) = figure.axes
     names = axes.get_xticklabels()
     found = boxes(figure, [*axes.texts, axes.title])
@@ -61,7 +61,7 @@ def test_labels_of_bars_do_not_overlap(twelve: list[ReportedSystem], number: int
 
 
 def test_bars_are_means_and_intervals(twelve: list[ReportedSystem]) -> None:
-    (axes,) = draw_bars(twelve, KEY).axes
+    (axes,) = draw_bars(chart_systems(twelve, KEY)).axes
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([system.rates(KEY).mean() for system in twelve])
     assert [text.get_text() for text in axes.texts] == [f"{height:.1f}" for height in heights]
@@ -71,8 +71,7 @@ def test_bars_are_means_and_intervals(twelve: list[ReportedSystem]) -> None:
 
 
 def test_learning_curves_are_means_over_seeds(twelve: list[ReportedSystem]) -> None:
-    figure = draw_learning_curves(twelve)
-    assert figure
+    figure = draw_learning_curves(chart_curves(twelve))
     train, dev = figure.axes
     errors = [[h["dev_error"] for h in run.history] for run in twelve[0].runs]
     assert dev.lines[0].get_ydata() == pytest.approx(100 * np.mean(errors, axis=0))
@@ -90,8 +89,7 @@ def test_each_measure_has_panels_of_its_own(tmp_path: Path) -> None:
     make_run(tmp_path / "a")
     run = make_run(tmp_path / "b")
     load([], ["train.criterion=mpe", "data.train.lattices=[x]"]).save(run / "config.yaml")
-    figure = draw_learning_curves(find_systems([tmp_path]))
-    assert figure
+    figure = draw_learning_curves(chart_curves(find_systems([tmp_path])))
     labels = [axes.get_ylabel() for axes in figure.axes]
     assert labels == ["frame error / %", "", "loss", ""]
     history = find_systems([run])[0].runs[0].history
@@ -105,31 +103,30 @@ def test_what_a_decoder_is_told_stands_beside_nothing_that_it_writes(tmp_path: P
     run = make_run(tmp_path / "a")
     load([], ["data.sequences=text"]).save(run / "config.yaml")
     systems = find_systems([tmp_path])
-    figure = draw_learning_curves(systems)
-    assert figure
+    figure = draw_learning_curves(chart_curves(systems))
     (dev,) = figure.axes
     assert (dev.get_title(), dev.get_ylabel()) == ("dev", "error of labels / %")
     errors = [100 * entry["dev_error"] for entry in systems[0].runs[0].history]
     assert dev.lines[0].get_ydata() == pytest.approx(errors)
     (chart,) = chart_curves(systems)
-    assert list(chart.parts) == list(chart.curves[0].points) == ["dev"]
+    assert list(chart.measure.parts) == list(chart.curves[0].values) == ["dev"]
 
 
 def test_no_curves_without_a_history(tmp_path: Path) -> None:
     (make_run(tmp_path) / "history.jsonl").unlink()
-    assert draw_learning_curves(find_systems([tmp_path])) is None
+    assert not chart_curves(find_systems([tmp_path]))
 
 
 def test_matrix_shows_shares_of_rows() -> None:
     table = pd.DataFrame([[8, 2], [0, 0]], index=["aa", "–"], columns=["aa", "–"])
-    axes = draw_confusions(table, "title").axes[0]
+    axes = draw_confusions(chart_confusions(table), "title").axes[0]
     assert axes.images[0].get_array().tolist() == [[80, 20], [0, 0]]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["aa", "–"]
 
 
 def test_classes_have_no_deletions_to_draw() -> None:
     edits = [Edit("substitution", "fi", "et"), Edit("correct", "fi", "fi")]
-    axes = draw_confusions(count_confusions(edits), "title").axes[0]
+    axes = draw_confusions(chart_confusions(count_confusions(edits)), "title").axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["et", "fi"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("recognised", "said")
     assert chart_confusions(count_confusions(edits)).alt.startswith("2 tokens; 1 of 2 were")
@@ -137,7 +134,7 @@ def test_classes_have_no_deletions_to_draw() -> None:
 
 def test_names_of_a_matrix_of_phones_do_not_overlap() -> None:
     names = [f"p{i}" for i in range(40)]
-    figure = draw_confusions(pd.DataFrame(1, index=names, columns=names), "title")
+    figure = draw_confusions(chart_confusions(pd.DataFrame(1, index=names, columns=names)), "title")
     for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
         found = boxes(figure, labels)
         assert not any(a.overlaps(b) for a, b in itertools.pairwise(found))
