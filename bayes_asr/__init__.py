@@ -4,7 +4,7 @@ TYPE_CHECKING = False  # typing's takes long to load, before Ctrl-C is looked af
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bayes_asr.decode.forward.average import Averaged
+    from bayes_asr.decode.forward.average import AveragedNetwork
     from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 
 __version__ = "0.2.0"
@@ -16,14 +16,14 @@ def load(
     layer: str | None = None,
     head: str | None = None,
     kind: str = "log-likelihoods",
-) -> "LogLikelihoods | Averaged":
+) -> "LogLikelihoods | AveragedNetwork":
     """Load a trained run as a torch module: features [T, F] -> log-likelihoods [T, P].
 
     Equal to what `bayes-asr forward` writes for the same features. layer: gives the outputs [T, H]
     of that layer instead; head: that head instead of the first; kind: its `log-likelihoods`,
     `log-posteriors` or `posteriors`. InputError if `run` is none.
     """
+    from bayes_asr.decode.forward.interface import Output
     from bayes_asr.decode.forward.log_likelihoods import load_any
-    from bayes_asr.decode.forward.output import Output
 
     return load_any(run, Output(layer, head, kind))

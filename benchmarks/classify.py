@@ -42,7 +42,7 @@ def measure(network: LogLikelihoods, files: list[np.ndarray], at_once: int) -> f
     """Seconds of processor time that all files take."""
     start = time.process_time()
     for begin in range(0, len(files), at_once):
-        network.of_prepared(files[begin : begin + at_once])
+        network.compute_prepared(files[begin : begin + at_once])
     return time.process_time() - start
 
 

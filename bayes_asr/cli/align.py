@@ -17,8 +17,15 @@ from bayes_asr.cli.sharing import (
     sharing,
 )
 from bayes_asr.data.directories import locate
+from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.data_dir import AlignSummary, align_flat, align_run
+from bayes_asr.decode.align.data_dir import (
+    AlignSummary,
+    TranscriptSource,
+    align_flat_start,
+    align_run,
+)
+from bayes_asr.decode.forward.directory import FeatureSource
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -72,8 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
     pipes = open_pipe if args.allow_pipes else None
-    given = {name: vars(args)[name] for name in OF_A_RUN if vars(args)[name] is not None}
-    limit = {} if args.max_skipped is None else {"max_skipped": args.max_skipped}
+    given = [name for name in OF_A_RUN if vars(args)[name] is not None]
     if args.flat:
         if args.run or args.on or args.lang is None:
             raise InputError("--flat takes --data DIR and --lang DIR, and no run")
@@ -81,42 +87,42 @@ def run(args: argparse.Namespace) -> None:
         if useless:
             named = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
             raise InputError(f"{named}: of no use with --flat, which does not search")
-        summary = align_flat(
-            args.data,
-            args.lang,
-            args.out,
-            args.model,
-            args.oov,
-            text=args.text,
-            open_pipe=pipes,
-            **limit,
+        transcripts = TranscriptSource(args.lang, args.oov, args.text)
+        limit = MAX_SKIPPED if args.max_skipped is None else args.max_skipped
+        summary = align_flat_start(
+            args.data, args.out, transcripts, args.model, max_skipped=limit, open_pipe=pipes
         )
         _print_summary(args, summary)
         return
     if args.run is None or args.model:
         raise InputError("give the run to align with (--model goes with --flat)")
-    with sharing(args, args.out, lambda: _list_inputs(args)) as way:
-        summary = align_run(
-            args.run,
-            args.out,
-            data=args.data,
-            streams=gather_streams(args),
-            on=args.on,
-            lang=args.lang,
-            unknown=args.oov,
-            text=args.text,
-            open_pipe=pipes,
-            way=way,
-            **given,
-            **limit,
-        )
+    streams, on = gather_streams(args), args.on or ""
+    source = FeatureSource(args.data, streams, on, args.max_skipped, pipes)
+    with sharing(args, args.out, lambda: _list_inputs(args)) as mapper:
+        transcripts = TranscriptSource(_find_lang(args), args.oov, args.text)
+        options, nj = _choose_options(args), args.nj or 1
+        summary = align_run(args.run, args.out, source, transcripts, options, nj, mapper)
         _print_summary(args, summary)
 
 
-def _list_inputs(args: argparse.Namespace) -> Inputs:
+def _find_lang(args: argparse.Namespace) -> Path:
     config = read_configuration(args.run)
-    lang = args.lang or locate(config.data.graph, config.data, "words")
-    model = task_of(config).locate_model()
+    return args.lang or locate(config.data.graph, config.data, "words")
+
+
+def _choose_options(args: argparse.Namespace) -> AlignOptions:
+    """The options of the search, where they are not given those of the run and of Kaldi."""
+    scale = args.acoustic_scale
+    return AlignOptions(
+        read_configuration(args.run).decode.acoustic_scale if scale is None else scale,
+        AlignOptions.beam if args.beam is None else args.beam,
+        AlignOptions.retry_beam if args.retry_beam is None else args.retry_beam,
+    )
+
+
+def _list_inputs(args: argparse.Namespace) -> Inputs:
+    lang = _find_lang(args)
+    model = task_of(read_configuration(args.run)).locate_model()
     more = [model, model.parent / "tree", *sorted(lang.rglob("*.txt")), *filter(None, [args.text])]
     return list_inputs(args.run, args.data, args.on, more, gather_streams(args))
 

@@ -18,9 +18,9 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate_all
 from bayes_asr.data.targets.classes import check_class
 from bayes_asr.decode.forward.attention import weigh_frames
-from bayes_asr.decode.forward.directory import choose_limit, find_streams, forward, open_streams
+from bayes_asr.decode.forward.directory import FeatureSource, ForwardOptions, forward, open_source
+from bayes_asr.decode.forward.interface import Output
 from bayes_asr.decode.forward.log_likelihoods import load as load_network
-from bayes_asr.decode.forward.output import Output
 from bayes_asr.evaluate.score.identification import ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import write_scores
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
@@ -66,19 +66,11 @@ def run(args: argparse.Namespace) -> None:
             f"{args.run}: this run learns labels of frames; classify is for runs that were trained"
             " with data.classes"
         )
-    pipes, streams = open_pipe if args.allow_pipes else None, gather_streams(args)
-    forward(
-        args.run,
-        out,
-        data=args.data,
-        streams=streams,
-        on=args.on,
-        max_skipped=args.max_skipped,
-        open_pipe=pipes,
-        output=POSTERIORS,
-    )
+    pipes, on = open_pipe if args.allow_pipes else None, args.on or ""
+    source = FeatureSource(args.data, gather_streams(args), on, args.max_skipped, pipes)
+    forward(args.run, out, source, ForwardOptions(POSTERIORS))
     if args.attention:
-        _write_attention(args, out, streams)
+        _write_attention(args, out, source)
     posteriors = dict(iter_matrices(out / f"{POSTERIORS.file}.ark"))
     decided = {utt: int(matrix[0].argmax()) for utt, matrix in posteriors.items()}
     names = network.classes
@@ -160,13 +152,10 @@ def _read_all(folders: Sequence[Path], table: str) -> dict[str, str]:
     return {utt: value for folder in folders for utt, value in read_mapping(folder / table).items()}
 
 
-def _write_attention(args: argparse.Namespace, out: Path, streams: Mapping[str, Path]) -> None:
+def _write_attention(args: argparse.Namespace, out: Path, source: FeatureSource) -> None:
     """Write out/attention.{ark,scp}, and pictures."""
     network = load_network(args.run, output=POSTERIORS)
-    pipes = open_pipe if args.allow_pipes else None
-    directories = find_streams(args.run, [network], args.data, streams, args.on or "", pipes)
-    limit = choose_limit(args.run, args.max_skipped)
-    features = open_streams(network, directories, limit, pipes)
+    features = open_source(args.run, network, source)
     for utt in args.draw:
         if utt not in features.utterances:
             raise InputError(f"--draw {utt}: there is no such utterance")

@@ -14,9 +14,9 @@ from bayes_asr.base.files import is_there, replacing, settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real
 from bayes_asr.config.schema import Config, differences
-from bayes_asr.decode.forward.average import Averaged
+from bayes_asr.decode.forward.average import AveragedNetwork
+from bayes_asr.decode.forward.interface import DECODED
 from bayes_asr.decode.forward.log_likelihoods import load_members
-from bayes_asr.decode.forward.output import DECODED
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import read_json
 from bayes_asr.tasks.task import task_of
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out.exists() and any(args.out.iterdir()):
         raise InputError(f"{args.out}: is not empty; choose another folder")
     combination = Combination.of(args.runs, args.weights, args.average, args.head)
-    averaged = Averaged(load_members(combination, DECODED), combination, DECODED.kind)
+    averaged = AveragedNetwork(load_members(combination, DECODED), combination, DECODED.kind)
     config = _configure(args.runs[0], args.head, args.set)
     if not args.head:
         _check_models(args.runs)

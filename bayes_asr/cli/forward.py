@@ -14,8 +14,8 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
-from bayes_asr.decode.forward.directory import forward
-from bayes_asr.decode.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
+from bayes_asr.decode.forward.directory import FeatureSource, ForwardOptions, forward
+from bayes_asr.decode.forward.interface import DECODED, KINDS, LOG_LIKELIHOODS, Output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,18 +64,7 @@ def run(args: argparse.Namespace) -> None:
         more = filter(None, [args.counts, args.onnx])
         return list_inputs(args.run, args.data, args.on, more, streams)
 
-    with sharing(args, out, find_inputs) as way:
-        forward(
-            args.run,
-            out,
-            data=args.data,
-            streams=streams,
-            on=args.on,
-            counts=args.counts,
-            max_skipped=args.max_skipped,
-            open_pipe=pipes,
-            chunk=args.chunk,
-            way=way,
-            onnx=args.onnx,
-            output=output,
-        )
+    source = FeatureSource(args.data, streams, args.on or "", args.max_skipped, pipes)
+    options = ForwardOptions(output, args.counts, args.chunk, args.onnx)
+    with sharing(args, out, find_inputs) as mapper:
+        forward(args.run, out, source, options, mapper)

@@ -12,9 +12,9 @@ from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.data.features.streams import StoredStreams
-from bayes_asr.decode.forward.directory import choose_limit, find_streams, open_streams
-from bayes_asr.decode.forward.writer import Writer, load_writer
-from bayes_asr.decode.forward.written import write_folder, write_sequences
+from bayes_asr.decode.forward.directory import FeatureSource, open_source
+from bayes_asr.decode.forward.generation import generate_sequences, write_generated
+from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
 from bayes_asr.decode.search.search_record import write_record
 from bayes_asr.nn.beam_search import BeamHypothesis
 from bayes_asr.train.runs.configuration import read_configuration
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     if args.draw and find_spec("matplotlib") is None:
         raise InputError("--draw needs matplotlib: pip install matplotlib")
     out = args.out or args.run / f"decode_{args.on}"
-    writer = load_writer(args.run)
+    writer = load_generator(args.run)
     if (args.attention or args.draw) and writer.decoder.attention is None:
         raise InputError(f"{args.run}: its decoder has no attention; leave --attention and --draw")
     configured = read_configuration(args.run).decode
@@ -70,21 +70,19 @@ def run(args: argparse.Namespace) -> None:
         for name, given in options.items()
     }
     features = _open_features(args, writer)
-    hypotheses = list(write_sequences(writer, features, **options))
+    hypotheses = list(generate_sequences(writer, features, **options))
     with alone_in(out), together(out):
-        write_folder(writer, hypotheses, out, attention=args.attention)
+        write_generated(writer, hypotheses, out, attention=args.attention)
         write_record(options, out)
     _draw(args.draw, dict(hypotheses), writer, features, out)
     LOGGER.info("wrote the labels of %d utterances to %s", len(hypotheses), out / "words.txt")
 
 
-def _open_features(args: argparse.Namespace, writer: Writer) -> StoredStreams:
+def _open_features(args: argparse.Namespace, writer: SequenceGenerator) -> StoredStreams:
     """What is written of; InputError for an utterance to draw that there is not."""
     pipes = open_pipe if args.allow_pipes else None
-    streams = gather_streams(args)
-    directories = find_streams(args.run, [writer], args.data, streams, args.on or "", pipes)
-    limit = choose_limit(args.run, args.max_skipped)
-    features = open_streams(writer, directories, limit, pipes)
+    source = FeatureSource(args.data, gather_streams(args), args.on or "", args.max_skipped, pipes)
+    features = open_source(args.run, writer, source)
     for utt in args.draw:
         if utt not in features.utterances:
             raise InputError(f"--draw {utt}: there is no such utterance")
@@ -94,7 +92,7 @@ def _open_features(args: argparse.Namespace, writer: Writer) -> StoredStreams:
 def _draw(
     utterances: list[str],
     hypotheses: dict[str, BeamHypothesis],
-    writer: Writer,
+    writer: SequenceGenerator,
     features: StoredStreams,
     out: Path,
 ) -> None:

@@ -18,8 +18,8 @@ from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import writing
 from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.decode.forward.exportable import ExportableNetwork
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.decode.forward.plain import PlainNetwork
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 EXAMPLE = 11  # frames that are traced; the length stays open
@@ -84,9 +84,9 @@ def export_torchscript(network: LogLikelihoods, path: Path) -> None:
 def export_program(
     network: LogLikelihoods, *, step: bool = False, exact_head: bool = True
 ) -> ExportedProgram:
-    """Return the program of torch.export, for any number of frames; exact_head: `PlainNetwork`."""
+    """Return the program of torch.export for any number of frames; exact_head: in double."""
     frames = {0: Dim("frames", min=1)}
-    plain: PlainNetwork = network.plain_step() if step else network.plain()
+    plain: ExportableNetwork = network.plain_step() if step else network.plain()
     plain.exact_head = exact_head
     examples = _examples(network, step=step)
     one, *others = [frames] * len(examples)

@@ -16,10 +16,10 @@ from bayes_asr.data.features.front_end import FEATURES, cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, bring_to_rate, load_library, read_audio
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.transcript import Speech, read_speech
+from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.align.utterance import align_utterance, word_spans
+from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load
-from bayes_asr.decode.forward.writer import Writer, load_writer
 from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
 from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
@@ -74,7 +74,7 @@ class Recogniser:
     options: SearchOptions
     weights: Weights
     engine: Engine
-    speech: Speech | None
+    speech: Pronouncer | None
     """How words are said, to find their times; None where the graph's folder does not say it."""
 
     def hear(self, name: str, features: Streams, cmvn: Streams) -> list[HeardWord]:
@@ -122,7 +122,7 @@ class Recogniser:
 class WritingRecogniser:
     """A run with a decoder, ready to hear: features to the labels that it writes."""
 
-    writer: Writer
+    writer: SequenceGenerator
     beam_width: int
     length_penalty: float
 
@@ -139,7 +139,7 @@ class WritingRecogniser:
             max_length=self.writer.decoder.max_length(frames),
             length_penalty=self.length_penalty,
         )
-        rated = self.writer.rate_labels(encoded_MH, found.labels)
+        rated = self.writer.label_probabilities(encoded_MH, found.labels)
         whole = FRAME_SHIFT * frames
         if self.writer.decoder.attention is None:
             LOGGER.warning("%s: a decoder without attention knows no times; those are of all", name)
@@ -183,7 +183,7 @@ def transcribe(
     """
     load_library()
     config = read_configuration(run)
-    network = load_writer(run) if task_of(config).recogniser == "generate" else load(run)
+    network = load_generator(run) if task_of(config).recogniser == "generate" else load(run)
     analyses = {name: _analysis(run, name, network, config) for name in network.front_ends}
     recogniser = _recogniser(run, network, config, weights, graph)
     refused: list[str] = []
@@ -292,7 +292,7 @@ def _recogniser(
     weights: Weights | None,
     other_graph: Path | None,
 ) -> Recogniser | WritingRecogniser:
-    if isinstance(network, Writer):
+    if isinstance(network, SequenceGenerator):
         if weights or other_graph:
             raise InputError(
                 f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip"
@@ -307,7 +307,7 @@ def _recogniser(
     (chosen,) = pair_weights(*([weight] for weight in weights))
     speech = None
     try:
-        speech = read_speech(graph, model)
+        speech = read_pronouncer(graph, model)
     except (InputError, OSError) as error:
         LOGGER.warning("%s; times are rough", error)
     graph_network = load_decoding_graph(graph, model)

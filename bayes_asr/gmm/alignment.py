@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result, find_path
+from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result, find_best_path
 from bayes_asr.decode.graph.transducers import sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.decode.search.engine import Engine
@@ -64,7 +64,7 @@ class Aligner:
         pdfs, column = np.unique(network.column, return_inverse=True)
         network = replace(network, column=column.astype(np.int32), num_pdfs=len(pdfs))
         loglikes = check_loglikes(network, utt, log_likelihoods(self.mixtures, x, pdfs))
-        return find_path(utt, network, loglikes, self.options, self.engine)
+        return find_best_path(utt, network, loglikes, self.options, self.engine)
 
 
 def align_all(

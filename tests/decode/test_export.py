@@ -16,7 +16,7 @@ from bayes_asr.cli import main
 from bayes_asr.data.features import front_end
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, cmvn_statistics
 from bayes_asr.decode.export import export_onnx
-from bayes_asr.decode.forward import plain
+from bayes_asr.decode.forward import exportable
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.train.runs.trained_network import TrainedNetwork
@@ -167,7 +167,7 @@ def test_plain_context_is_that_of_the_front_end(
     order: int, left: int, right: int, frames: int
 ) -> None:
     x, shape = made_up(frames), {"order": order, "left": left, "right": right}
-    found = plain.append_context(torch.from_numpy(x), **shape)
+    found = exportable.append_context(torch.from_numpy(x), **shape)
     expected = front_end.append_context(x, **shape)
     np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-6, strict=True)
 

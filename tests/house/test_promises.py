@@ -94,9 +94,9 @@ def test_neighbours_change_nothing(kind: str, small_run: Path) -> None:
     utterances = [
         (3 * rng.standard_normal((frames, DIMENSIONS))).astype(np.float32) for frames in (60, 1, 90)
     ]
-    alone = [network.of_prepared([x])[0] for x in utterances]
+    alone = [network.compute_prepared([x])[0] for x in utterances]
     for order in ([0, 1, 2], [2, 0], [1, 2, 0, 0]):
-        together = network.of_prepared([utterances[i] for i in order])
+        together = network.compute_prepared([utterances[i] for i in order])
         for i, found in zip(order, together, strict=True):
             assert found.dtype == torch.float32
             torch.testing.assert_close(found, alone[i], rtol=0, atol=ULP)

@@ -113,10 +113,10 @@ def test_an_utterance_is_classified_alike_in_any_company(corpus: Path, run: Path
     network = load_network(run)
     features, _ = made_up("train", SETS["train"])
     prepared = [network.prepare({"features": x}) for x in features.values()]
-    together = network.of_prepared(prepared)
+    together = network.compute_prepared(prepared)
     for matrix, found in zip(prepared, together, strict=True):
         assert found.shape == (1, 3)
-        torch.testing.assert_close(network.of_prepared([matrix])[0], found, rtol=0, atol=1e-6)
+        torch.testing.assert_close(network.compute_prepared([matrix])[0], found, rtol=0, atol=1e-6)
 
 
 def test_classify_writes_posteriors_decisions_weights_and_scores(

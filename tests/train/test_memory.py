@@ -64,7 +64,7 @@ def test_lack_of_memory_in_forward_names_the_utterances(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(LogLikelihoods, "of_prepared", ask_for_too_much)
+    monkeypatch.setattr(LogLikelihoods, "compute_prepared", ask_for_too_much)
     data, out = small_corpus / "data" / "test", tmp_path / "out"
     assert main(["forward", str(small_run), f"--data={data}", f"--out={out}"]) == 1
     said = capsys.readouterr().err

@@ -19,7 +19,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.targets.sequences import ENDS
-from bayes_asr.decode.forward.writer import load_writer
+from bayes_asr.decode.forward.generator import load_generator
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text, write_text
 from bayes_asr.nn.beam_search import search
@@ -117,10 +117,10 @@ def edit_distance(one: list[str], other: list[str]) -> int:
 
 
 def test_dev_loss_is_told_and_dev_error_is_not(corpus: Path, run: Path) -> None:
-    writer, given = load_writer(run), read_text(corpus / "data/dev/text")
+    writer, given = load_generator(run), read_text(corpus / "data/dev/text")
     losses, errors = [], 0
     for utt, x in made_up("dev", SETS["dev"])[0].items():
-        (encoded,) = writer.of_prepared([writer.prepare({"features": x})])
+        (encoded,) = writer.compute_prepared([writer.prepare({"features": x})])
         found = search(writer.decoder, encoded, width=1, max_length=at_most(x), length_penalty=0)
         errors += edit_distance(given[utt], writer.name_labels(found))
         memory, state = writer.decoder.begin(encoded, frames := PackedFrames((len(encoded),)))
@@ -194,11 +194,11 @@ def test_generate_writes_what_score_counts(
     pytest.importorskip("matplotlib")
     for name in ("dev", "test"):
         assert main(["generate", str(run), "--on", name, "--attention"]) == 0
-    out, writer = run / "decode_test", load_writer(run)
+    out, writer = run / "decode_test", load_generator(run)
     found, probabilities = read_text(out / "words.txt"), read_mapping(out / "log_probabilities")
     weights = dict(iter_matrices(out / "attention.ark"))
     for utt, x in made_up("test", SETS["test"])[0].items():
-        (encoded,) = writer.of_prepared([writer.prepare({"features": x})])
+        (encoded,) = writer.compute_prepared([writer.prepare({"features": x})])
         best = search(writer.decoder, encoded, width=8, max_length=at_most(x), length_penalty=1.0)
         assert found[utt] == writer.name_labels(best)
         assert float(probabilities[utt]) == pytest.approx(best.log_probability, abs=1e-5)
@@ -332,4 +332,4 @@ def test_each_decoder_of_the_experiment_trains(
     settings = [f"data.dir={corpus}", *(f"model.{one}" for one in small), *TINY[2:]]
     settings.append("train.init_from=[]")
     train(load(files, settings), tmp_path)
-    assert load_writer(tmp_path).decoder.attention is not None or system == "last-state"
+    assert load_generator(tmp_path).decoder.attention is not None or system == "last-state"

@@ -1,4 +1,4 @@
-"""The best path of an utterance through a network: its alignment."""
+"""The best path of an utterance through a decoding graph: its alignment."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -45,23 +45,23 @@ class Alignment:
 Result = tuple[str, Alignment | InputError]
 
 
-def find_path(
+def find_best_path(
     utt: str,
-    network: DecodingGraph,
+    graph: DecodingGraph,
     loglikes: np.ndarray,
     options: AlignOptions,
     engine: Engine,
-    said: str = "its transcript",
+    description: str = "its transcript",
 ) -> Alignment:
-    """Search unscaled log-likelihoods [T, P] for the best path to an end of a network.
+    """Search unscaled log-likelihoods [T, P] for the best path to an end of a graph.
 
-    said: what the network is of. Raises InputError, naming the utterance, where no path is within
-    the wider beam.
+    description: of the graph, in messages. Raises InputError, naming the utterance, where no path
+    is within the wider beam.
     """
     frames = np.float32(options.acoustic_scale) * loglikes
     searches = _list_searches(options)
     for search in searches:
-        lattice, reached = engine.search(network, frames, search)
+        lattice, reached = engine.search(graph, frames, search)
         if lattice is not None and reached:
             arcs, last = engine.best_arcs(lattice)
             costs = lattice.graph[arcs].astype(np.float64) + lattice.acoustic[arcs]
@@ -69,7 +69,7 @@ def find_path(
             cost = float(costs.sum() + lattice.final_graph[last])
             return Alignment(tids[tids > 0], cost, search is not searches[0])
     raise InputError(
-        f"{utt}: no path of {said} through {len(frames)} frames within the beam"
+        f"{utt}: no path of {description} through {len(frames)} frames within the beam"
         f" {searches[-1].beam:g}; look at its transcript, or try a wider beam"
     )
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,15 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.directories import locate
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import report_lacking, report_skipped
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
-from bayes_asr.decode.align.transcript import Speech, align_evenly, read_speech
-from bayes_asr.decode.align.utterance import Source, align_one
+from bayes_asr.decode.align.transcript import Pronouncer, align_equal, read_pronouncer
+from bayes_asr.decode.align.utterance import PronouncerFiles, align_item
 from bayes_asr.decode.forward.directory import (
+    FeatureSource,
     choose_limit,
     find_streams,
     log_likelihoods,
@@ -50,7 +50,7 @@ MODEL_FILES = ("final.mdl", "tree", "phones.txt")
 
 @dataclass
 class AlignSummary:
-    """How a data directory was aligned, and which utterances could not be."""
+    """Counts of an aligned data directory, and the utterances that could not be aligned."""
 
     utterances: int
     aligned: int = 0
@@ -59,95 +59,96 @@ class AlignSummary:
     failed: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class TranscriptSource:
+    """The words to align: `text`, by default that of the data directory, and their pronunciations.
+
+    lang: a lang, dict or graph folder; unknown: the word that stands for words without
+    pronunciation, if not as oov.txt says.
+    """
+
+    lang: Path
+    unknown: str | None = None
+    text: Path | None = None
+
+
 def align_run(
     run: Path,
     out: Path,
-    *,
-    data: Path | None = None,
-    streams: Mapping[str, Path] | None = None,
-    on: str | None = None,
-    lang: Path | None = None,
-    unknown: str | None = None,
-    text: Path | None = None,
-    acoustic_scale: float | None = None,
-    beam: float = AlignOptions.beam,
-    retry_beam: float = AlignOptions.retry_beam,
+    source: FeatureSource,
+    transcripts: TranscriptSource,
+    options: AlignOptions,
     nj: int = 1,
-    max_skipped: float | None = None,
-    open_pipe: OpenPipe | None = None,
-    way: Mapper | None = None,
+    mapper: Mapper | None = None,
 ) -> AlignSummary:
-    """Align the Kaldi directory `data`, or the run's own set `on`, by the network of `run`.
+    """Align a Kaldi directory, or a set of the run, by the network of `run`.
 
-    streams: the directories of further streams beside `data`, by name.
     Writes what `data.SET.alignments` can name: `out`/{ali.1.gz,final.mdl,tree,phones.txt}, the
-    model and tree those of the run's training alignments, and align.json, which tells how it was
-    made. `lang` is by default the run's graph, the acoustic scale that of its decoding, `text` that
-    of the directory. Utterances that cannot be aligned are counted and named, with the reason;
-    InputError if they are a larger share than `max_skipped`, by default data.max_skipped of the
-    run, and where `out` holds such files that no align wrote. way: how shards are computed; None
-    for here, in `nj` processes.
+    model and tree those of the run's training alignments, and align.json, the record of how it was
+    made. Utterances that cannot be aligned are counted and named, with the reason; InputError if
+    they are a larger share than `source.max_skipped`, and where `out` holds such files that no
+    align wrote. mapper: for shards; None for here, in `nj` processes.
     """
-    _refuse_others(out)
+    _refuse_foreign_files(out)
     config = read_configuration(run)
     model = task_of(config).locate_model()
     if out.resolve() == model.parent.resolve():
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
-    source = (lang or locate(config.data.graph, config.data, "words"), model, unknown)
-    scale = config.decode.acoustic_scale if acoustic_scale is None else acoustic_scale
-    limit = choose_limit(run, max_skipped)
-    network, limits = load(run), (limit, open_pipe, LIMIT)
-    directories = find_streams(run, [network], data, streams or {}, on or "train", open_pipe)
+    pronouncer_files = (transcripts.lang, model, transcripts.unknown)
+    limit = choose_limit(run, source.max_skipped)
+    network, limits = load(run), (limit, source.open_pipe, LIMIT)
+    directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
-    transcripts = _read_transcripts(directory, text, read_speech(*source))
-    options = AlignOptions(scale, beam, retry_beam)
-    aligning = partial(align_one, source, options, choose_engine().name)
-    if way:
+    words = _read_transcripts(directory, transcripts.text, read_pronouncer(*pronouncer_files))
+    align = partial(align_item, pronouncer_files, options, choose_engine().name)
+    if mapper:
         features = open_streams(network, directories, *limits)
         results = share_log_likelihoods(
-            way, network, features, lambda utt, x: aligning(utt, (transcripts.get(utt), x))
+            mapper, network, features, lambda utt, x: align(utt, (words.get(utt), x))
         )
     else:
         loglikes = log_likelihoods(network, directories, *limits)
-        results = map_utterances(aligning, ((u, (transcripts.get(u), x)) for u, x in loglikes), nj)
-    return _write(results, directory, source, out, limit, str(run))
+        results = map_utterances(align, ((u, (words.get(u), x)) for u, x in loglikes), nj)
+    return _write(results, directory, pronouncer_files, out, limit, str(run))
 
 
-def align_flat(
+def align_flat_start(
     data: Path,
-    lang: Path,
     out: Path,
+    transcripts: TranscriptSource,
     model: Path | None = None,
-    unknown: str | None = None,
-    text: Path | None = None,
+    *,
     max_skipped: float = MAX_SKIPPED,
     open_pipe: OpenPipe | None = None,
 ) -> AlignSummary:
-    """Give every state of a transcript as many frames as the others: what training can start from.
+    """Align the Kaldi directory `data` at equal lengths of all states of a transcript.
 
-    Without a `model` one is made of three states a phone, each with a pdf of its own. Files and
-    faults are those of `align_run`.
+    The units are those of `model` (final.mdl, its tree beside it), or else three states for every
+    phone of `transcripts.lang`. Writes the same files as `align_run`.
     """
-    _refuse_others(out)
+    _refuse_foreign_files(out)
     directory = read_data_dir(data, open_pipe=open_pipe)
     features = Features(directory, FrontEnd(), open_pipe=open_pipe)
     report_lacking({FEATURES: directory}, max_skipped, LIMIT)
-    with TemporaryDirectory() as made:
-        source = (lang, model or _write_monophones(lang, Path(made)), unknown)
-        speech = read_speech(*source)
-        transcripts = _read_transcripts(directory, text, speech)
+    with TemporaryDirectory() as temporary:
+        model = model or _write_monophones(transcripts.lang, Path(temporary))
+        pronouncer_files = (transcripts.lang, model, transcripts.unknown)
+        pronouncer = read_pronouncer(*pronouncer_files)
+        words = _read_transcripts(directory, transcripts.text, pronouncer)
         results = (
-            _align_one_flat(utt, transcripts.get(utt), len(features[utt]), speech)
+            _align_one_flat(utt, words.get(utt), len(features[utt]), pronouncer)
             for utt in features.utterances
         )
-        return _write(results, directory, source, out, max_skipped, "equal lengths")
+        return _write(results, directory, pronouncer_files, out, max_skipped, "equal lengths")
 
 
-def _align_one_flat(utt: str, words: list[str] | None, frames: int, speech: Speech) -> Result:
+def _align_one_flat(
+    utt: str, words: list[str] | None, frames: int, pronouncer: Pronouncer
+) -> Result:
     try:
         if words is None:
             raise InputError("there is no transcript")
-        tids = align_evenly(words, frames, speech)
+        tids = align_equal(words, frames, pronouncer)
     except InputError as error:
         return utt, InputError(f"{utt}: {error}")
     return utt, Alignment(tids, 0.0, False)
@@ -162,33 +163,35 @@ def _write_monophones(lang: Path, out: Path) -> Path:
     return out / "final.mdl"
 
 
-def _read_transcripts(data: DataDir, text: Path | None, speech: Speech) -> dict[str, list[str]]:
+def _read_transcripts(
+    data: DataDir, text: Path | None, pronouncer: Pronouncer
+) -> dict[str, list[str]]:
     """The words of each utterance; those that the lexicon lacks are counted and named."""
     transcripts = read_text(text) if text else data.text
     if transcripts is None:
         raise InputError(f"{data.path / 'text'}: there are no transcripts to align")
-    words = Counter(word for said in transcripts.values() for word in said)
-    foreign = [word for word in words if word not in speech.pronunciations]
-    if foreign and speech.lang.unknown:
+    words = Counter(word for sentence in transcripts.values() for word in sentence)
+    foreign = [word for word in words if word not in pronouncer.pronunciations]
+    if foreign and pronouncer.lang.unknown:
         LOGGER.warning(
             "%s: %d of %d words are not in the lexicon and are aligned as %s: %s",
             *(text or data.path / "text", sum(words[word] for word in foreign), words.total()),
-            *(speech.lang.unknown, name_some(foreign)),
+            *(pronouncer.lang.unknown, name_some(foreign)),
         )
     return transcripts
 
 
-def _refuse_others(out: Path) -> None:
+def _refuse_foreign_files(out: Path) -> None:
     """Models and alignments that are not ours stay as they are."""
     settle(out)
-    others = {path.name for path in out.glob("ali.*.gz")}
+    foreign = {path.name for path in out.glob("ali.*.gz")}
     if (out / MARK).exists():
-        others -= {ALIGNMENTS}
+        foreign -= {ALIGNMENTS}
     else:
-        others |= {name for name in MODEL_FILES if (out / name).exists()}
-    if others:
+        foreign |= {name for name in MODEL_FILES if (out / name).exists()}
+    if foreign:
         raise InputError(
-            f"{out}: holds {min(others)}, which bayes-asr align did not write; choose another"
+            f"{out}: holds {min(foreign)}, which bayes-asr align did not write; choose another"
             " folder, or remove what is there"
         )
 
@@ -196,7 +199,7 @@ def _refuse_others(out: Path) -> None:
 def _write(
     results: Iterable[Result],
     data: DataDir,
-    source: Source,
+    pronouncer_files: PronouncerFiles,
     out: Path,
     max_skipped: float,
     aligner: str,
@@ -217,14 +220,14 @@ def _write(
         why = f"no alignment of {data.path}"
         report_skipped(why, summary.failed, summary.utterances, max_skipped, LIMIT)
 
-    lang, model, _ = source
+    lang, model, _ = pronouncer_files
     copies = (model, model.parent / "tree", find_phones_file(lang, model))
     with alone_in(out), together(out):
         write_int_vectors(sift(), out / ALIGNMENTS)
         for path, name in zip(copies, MODEL_FILES, strict=True):
             with replacing(out / name) as temporary:
                 shutil.copyfile(path, temporary)
-        made = {"by": aligner, "data": str(data.path), **asdict(summary)}
+        record = {"by": aligner, "data": str(data.path), **asdict(summary)}
         with replacing(out / MARK) as temporary:
-            temporary.write_text(json.dumps(made) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(record) + "\n", encoding="utf-8")
     return summary

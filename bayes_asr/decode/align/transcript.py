@@ -1,4 +1,4 @@
-"""The graph of a transcript: every way to say its words, as one HMM.
+"""The graph of a transcript: all pronunciations of its words, as one HMM.
 
 It is what Kaldi's compile-train-graphs makes, but built straight from the phones.
 """
@@ -27,8 +27,8 @@ from bayes_asr.kaldi_io.tree import Tree, read_tree
 
 
 @dataclass(frozen=True)
-class Speech:
-    """What turns words into HMMs: lexicon, phone table, transition model and tree."""
+class Pronouncer:
+    """Lexicon, phone table, transition model and tree, which turn words into HMMs."""
 
     lang: Lang
     phones: Mapping[str, int]
@@ -38,11 +38,11 @@ class Speech:
     @cached_property
     def pronunciations(self) -> dict[str, list[tuple[float, list[int]]]]:
         """The ways to say each word: cost and phone-ids."""
-        ways: dict[str, list[tuple[float, list[int]]]] = defaultdict(list)
+        variants: dict[str, list[tuple[float, list[int]]]] = defaultdict(list)
         for entry in fit_lexicon(self.lang.lexicon, self.phones, self.model):
             labels = [self.phones[phone] for phone in entry.phones]
-            ways[entry.word].append((-log_scalar(entry.probability), labels))
-        return ways
+            variants[entry.word].append((-log_scalar(entry.probability), labels))
+        return variants
 
     @property
     def silence(self) -> int:
@@ -62,10 +62,10 @@ class Speech:
     @cached_property
     def lexicon(self) -> LexiconTransducer:
         """The lexicon as a transducer, with pauses before, between and after words."""
-        said = fit_lexicon(self.lang.lexicon, self.phones, self.model)
+        entries = fit_lexicon(self.lang.lexicon, self.phones, self.model)
         pause = (self.lang.silence or "",) if self.silence else ()
         share = self.lang.silence_probability
-        fst = build_lexicon_fst(said, self.phones, self.word_ids, pause, share, backoff=False)
+        fst = build_lexicon_fst(entries, self.phones, self.word_ids, pause, share, backoff=False)
         return LexiconTransducer(fst)
 
     @cached_property
@@ -75,9 +75,9 @@ class Speech:
 
     def find_word(self, word: str) -> str:
         """Return `word`, or the word for unknown ones; InputError if there is none."""
-        for known in (word, self.lang.unknown):
-            if known in self.pronunciations:
-                return known
+        for candidate in (word, self.lang.unknown):
+            if candidate in self.pronunciations:
+                return candidate
         raise InputError(f"the word {word} is not in the lexicon")
 
     def pronounce(self, word: str) -> list[tuple[float, list[int]]]:
@@ -85,12 +85,12 @@ class Speech:
         return self.pronunciations[self.find_word(word)]
 
 
-def read_speech(lang: Path, model: Path, unknown: str | None = None) -> Speech:
+def read_pronouncer(lang: Path, model: Path, unknown: str | None = None) -> Pronouncer:
     """Read a lang, dict or graph folder, and `model` (final.mdl) with the tree beside it.
 
     `unknown`: the word that stands for words without pronunciation, if not as oov.txt says.
     """
-    return Speech(
+    return Pronouncer(
         read_lang(lang, unknown),
         read_symbols(find_phones_file(lang, model)),
         read_transition_model(model),
@@ -100,7 +100,7 @@ def read_speech(lang: Path, model: Path, unknown: str | None = None) -> Speech:
 
 def build_transcript_fst(
     words: Sequence[str],
-    speech: Speech,
+    pronouncer: Pronouncer,
     transition_scale: float = 1.0,
     self_loop_scale: float = 0.1,
 ) -> Fst:
@@ -108,40 +108,41 @@ def build_transcript_fst(
 
     Raises InputError for a word that the lexicon lacks and for a transcript that nobody can say.
     """
-    word_ids = [speech.word_ids[speech.find_word(word)] for word in words]
-    acceptor = speech.lexicon.transcript_acceptor(word_ids)
-    graph = assemble(*expand_context(acceptor, speech.tree), speech.hmms)
+    word_ids = [pronouncer.word_ids[pronouncer.find_word(word)] for word in words]
+    acceptor = pronouncer.lexicon.transcript_acceptor(word_ids)
+    graph = assemble(*expand_context(acceptor, pronouncer.tree), pronouncer.hmms)
     scales = transition_scale, self_loop_scale
-    costs = transition_costs(speech.model, speech.hmms.transitions, *scales)
+    costs = transition_costs(pronouncer.model, pronouncer.hmms.transitions, *scales)
     return replace(graph, weight=graph.weight + costs[graph.ilabel])
 
 
-def align_evenly(words: Sequence[str], frames: int, speech: Speech) -> np.ndarray:
-    """A first alignment int32 [frames]: each state of the transcript lasts as long as the others.
+def align_equal(words: Sequence[str], frames: int, pronouncer: Pronouncer) -> np.ndarray:
+    """An alignment int32 [frames] of equal lengths: each state of a transcript lasts as long.
 
-    Words are said in their most probable way, with a pause before the first and after the last if
-    there is room. InputError where there are more states than frames. In Kaldi: align-equal.
+    Words have their most probable pronunciation, with a pause before the first and after the last
+    if there is room. InputError where there are more states than frames. Kaldi: align-equal.
     """
-    phones = [p for word in words for p in min(speech.pronounce(word))[1]]
-    for edge in ([speech.silence], []):
-        tids = _walk_through([p for p in (*edge, *phones, *edge) if p], speech)
+    phones = [p for word in words for p in min(pronouncer.pronounce(word))[1]]
+    for edge in ([pronouncer.silence], []):
+        tids = _state_sequence([p for p in (*edge, *phones, *edge) if p], pronouncer)
         if 0 < len(tids) <= frames:
-            return _spread_frames(tids, frames, speech.hmms.transitions)
+            return _repeat_self_loops(tids, frames, pronouncer.hmms.transitions)
     raise InputError(f"{frames} frames, but the transcript has {len(tids)} states")
 
 
-def _walk_through(phones: Sequence[int], speech: Speech) -> list[int]:
-    """The transition-ids, without self-loops, of the way through the states of `phones`."""
+def _state_sequence(phones: Sequence[int], pronouncer: Pronouncer) -> list[int]:
+    """The transition-ids, without self-loops, of a path through the states of `phones`."""
+    model, tree = pronouncer.model, pronouncer.tree
     chain = PhoneAcceptor([(i, p, 0.0, i + 1) for i, p in enumerate(phones)], {len(phones): 0.0})
     tids: list[int] = []
-    for _, window, _, _ in expand_context(chain, speech.tree)[0]:
+    for _, window, _, _ in expand_context(chain, tree)[0]:
         if not window:
             continue
-        phone, pdfs = window[speech.tree.center], window_pdfs(window, speech.model, speech.tree)
+        phone, pdfs = window[tree.center], window_pdfs(window, model, tree)
+        # By state: the transition to the nearest later state, of equal ones the first.
         onward: dict[int, tuple[int, int]] = {}
-        for state, tid, _, _, target in iter_hmm_arcs(
-            phone, pdfs, speech.model, speech.hmms.transitions, 1.0, 0
-        ):
+        transitions = pronouncer.hmms.transitions
+        for state, tid, _, _, target in iter_hmm_arcs(phone, pdfs, model, transitions, 1.0, 0):
             if target > state:
                 onward[state] = min((target, tid), onward.get(state, (target, tid)))
         state = 0
@@ -151,8 +152,8 @@ def _walk_through(phones: Sequence[int], speech: Speech) -> list[int]:
     return tids
 
 
-def _spread_frames(tids: Sequence[int], frames: int, transitions: Transitions) -> np.ndarray:
-    """Spread `frames` evenly over the states that `tids` leave; self-loops follow, as in Kaldi."""
+def _repeat_self_loops(tids: Sequence[int], frames: int, transitions: Transitions) -> np.ndarray:
+    """Divide `frames` evenly among the states that `tids` leave; self-loops follow, as in Kaldi."""
     loop = transitions.loop[transitions.state[tids]]
     lasting = np.flatnonzero(loop)
     extra = frames - len(tids)

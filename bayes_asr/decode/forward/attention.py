@@ -1,4 +1,4 @@
-"""How much each frame of an utterance weighs in what a network pools of it."""
+"""Attention weights of the frames of an utterance in a layer that pools them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,23 +34,24 @@ def weigh_frames(
     """
     pools, model = find_pools(network), network.model
     if name not in pools:
-        known = ", ".join(pools) or "it has none"
+        names = ", ".join(pools) or "it has none"
         raise InputError(
             f"the network has no layer {name} that pools whole utterances by attention"
-            f"{nearest(name, pools)}; those that do: {known}"
+            f"{nearest(name, pools)}; those that do: {names}"
         )
-    read: dict[str, Any] = {}
+    captured: dict[str, Any] = {}
 
-    def note(_: torch.nn.Module, given: tuple[Any, ...]) -> None:
-        read["x"], read["frames"] = given[:2]
+    def capture(_: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        captured["x"], captured["frames"] = inputs[:2]
 
+    # The pool does not return its weights: a hook takes what it reads, to compute them again.
     stride = model.read_stride(model.names.index(name))
-    hook = pools[name].register_forward_pre_hook(note)
+    hook = pools[name].register_forward_pre_hook(capture)
     try:
         for utt in features.utterances:
             matrix = features[utt]
-            network.of_prepared([matrix])
-            weights = pools[name].weigh(read["x"], read["frames"]).numpy()
+            network.compute_prepared([matrix])
+            weights = pools[name].weigh(captured["x"], captured["frames"]).numpy()
             step = np.minimum(np.arange(len(matrix)) // stride, len(weights) - 1)
             shared = weights[step] / np.bincount(step)[step]
             yield utt, shared[:, None].astype(np.float32)

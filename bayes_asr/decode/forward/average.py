@@ -10,22 +10,27 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.forward.given import Given, Matrix, Statistics, name_streams
-from bayes_asr.decode.forward.output import KINDS
+from bayes_asr.decode.forward.interface import (
+    KINDS,
+    CmvnStatistics,
+    Matrix,
+    StreamFeatures,
+    name_streams,
+)
 from bayes_asr.train.runs.combination import Combination
 
-Computed = tuple[str, np.ndarray]
-"""An utterance and what is computed of it [T, P]."""
+UtteranceOutput = tuple[str, np.ndarray]
+"""An utterance and its outputs [T, P]."""
 
 AVERAGES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "log-posteriors": lambda logs_K, weights_K: (weights_K * logs_K.movedim(0, -1)).sum(-1),
     "posteriors": lambda logs_K, weights_K: (weights_K.log() + logs_K.movedim(0, -1)).logsumexp(-1),
 }
-"""By what is averaged: the logarithm of the weighted mean of K networks, up to a constant, by
-logarithms [K, ...] and weights [K]."""
+"""Logarithms of the weighted mean of K networks, up to a constant, by the averaged quantity:
+functions of logarithms [K, ...] and weights [K]."""
 
 
-class Averaged(nn.Module):
+class AveragedNetwork(nn.Module):
     """Networks with the same pdfs: features [T, F] -> log-likelihoods of their average [T, P].
 
     The priors are those of the networks, averaged alike. The posteriors add up to 1 again.
@@ -45,25 +50,25 @@ class Averaged(nn.Module):
         self.networks = nn.ModuleList(networks)
         self.reads = [tuple(cast(Mapping[str, object], net.front_ends)) for net in networks]
         priors = [cast(Tensor, network.log_priors).double() for network in networks]
-        for run, one in zip(self.runs, priors, strict=True):
-            self._check_same("pdfs", len(priors[0]), len(one), run)
+        for run, log_prior in zip(self.runs, priors, strict=True):
+            self._check_same("pdfs", len(priors[0]), len(log_prior), run)
         self.register_buffer("weights", torch.tensor(combination.weights, dtype=torch.float64))
         self.register_buffer("log_priors", self.average(torch.stack(priors), self.weights))
 
     def forward(
-        self, features: Given | None = None, cmvn: Statistics = None, **streams: Matrix
+        self, features: StreamFeatures | None = None, cmvn: CmvnStatistics = None, **streams: Matrix
     ) -> Tensor:
         """Log-likelihoods [T, P] of one utterance [T, F], which all networks read.
 
         Of several streams, as in `LogLikelihoods.forward`, each network reads its own. InputError
         where they have outputs of other frames.
         """
-        known = dict.fromkeys(chain.from_iterable(self.reads))
-        given = name_streams(known, features, streams)
+        streams_read = dict.fromkeys(chain.from_iterable(self.reads))
+        by_name = name_streams(streams_read, features, streams)
         pairs = zip(self.networks, self.reads, strict=True)
-        computed = [net({name: given[name] for name in own}, cmvn) for net, own in pairs]
-        for run, one in zip(self.runs, computed, strict=True):
-            self._check_same("frames", len(computed[0]), len(one), run)
+        computed = [net({name: by_name[name] for name in reads}, cmvn) for net, reads in pairs]
+        for run, output in zip(self.runs, computed, strict=True):
+            self._check_same("frames", len(computed[0]), len(output), run)
         return self.combine(computed)
 
     def combine(self, computed: Sequence[Tensor]) -> Tensor:
@@ -72,27 +77,29 @@ class Averaged(nn.Module):
         log_posteriors = self.average(parts_KTP, self.weights).log_softmax(-1)
         return KINDS[self.kind](log_posteriors, self.log_priors).float()
 
-    def combine_utterances(self, computed: Sequence[Iterable[Computed]]) -> Iterator[Computed]:
-        """Yield utterances and what is made [T, P] of what each network gives for them."""
+    def combine_utterances(
+        self, computed: Sequence[Iterable[UtteranceOutput]]
+    ) -> Iterator[UtteranceOutput]:
+        """Yield utterances and the average [T, P] of the outputs of all networks."""
         for same in zip(*computed, strict=True):
-            utt, first = same[0]
+            utt, reference = same[0]
             for run, (_, matrix) in zip(self.runs, same, strict=True):
-                self._check_same(f"frames of {utt}", len(first), len(matrix), run)
+                self._check_same(f"frames of {utt}", len(reference), len(matrix), run)
             yield utt, self.combine([torch.from_numpy(matrix) for _, matrix in same]).numpy()
 
     def check_utterances(self, listed: Sequence[Sequence[str]]) -> None:
         """InputError where networks do not have features of the same utterances."""
         for run, utterances in zip(self.runs, listed, strict=True):
-            apart = sorted({*listed[0]} ^ {*utterances})
-            if apart:
+            unmatched = sorted({*listed[0]} ^ {*utterances})
+            if unmatched:
                 raise InputError(
                     f"{self.runs[0]} has features of {len(listed[0])} utterances, {run} of"
-                    f" {len(utterances)}: {apart[0]} is one that only one of them has"
+                    f" {len(utterances)}: {unmatched[0]} is one that only one of them has"
                 )
 
-    def _check_same(self, what: str, first: int, other: int, run: Path) -> None:
-        if first != other:
+    def _check_same(self, what: str, expected: int, count: int, run: Path) -> None:
+        if expected != count:
             raise InputError(
-                f"{self.runs[0]} has {first} {what}, but {run} has {other}; average networks of one"
-                " model of the pdfs, on the same utterances"
+                f"{self.runs[0]} has {expected} {what}, but {run} has {count}; average networks of"
+                " one model of the pdfs, on the same utterances"
             )

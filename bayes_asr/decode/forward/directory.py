@@ -1,6 +1,7 @@
 """The log-likelihoods of all utterances of a data directory."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, tee
 from pathlib import Path
@@ -19,10 +20,10 @@ from bayes_asr.data.corpus.sets import stream_dirs
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import StoredStreams, report_lacking
-from bayes_asr.decode.forward.average import Averaged, Computed
+from bayes_asr.decode.forward.average import AveragedNetwork, UtteranceOutput
+from bayes_asr.decode.forward.interface import DECODED, Output
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, load_members
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork
-from bayes_asr.decode.forward.output import DECODED, Output
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.combine_data import copy_tables
@@ -38,52 +39,67 @@ Item = TypeVar("Item", np.ndarray, range)  # has as many elements as the utteran
 Used = TypeVar("Used")
 
 Network = LogLikelihoods | OnnxNetwork
-Compute = Callable[[Iterable[str]], Iterator[Computed]]
-"""Utterances -> what is computed of each."""
+Compute = Callable[[Iterable[str]], Iterator[UtteranceOutput]]
+"""Utterances -> the outputs of each."""
+
+
+@dataclass(frozen=True)
+class FeatureSource:
+    """The features to compute with: of the Kaldi directory `data`, or of the run's own set `on`.
+
+    streams: the directories of further streams beside `data`, by name. max_skipped: the share of
+    the utterances of utt2spk that may lack features, by default data.max_skipped of the run.
+    """
+
+    data: Path | None = None
+    streams: Mapping[str, Path] = field(default_factory=dict)
+    on: str = ""
+    max_skipped: float | None = None
+    open_pipe: OpenPipe | None = None
+
+
+@dataclass(frozen=True)
+class ForwardOptions:
+    """Options of `forward`.
+
+    output: what is computed; counts: pdf counts in place of those of training, for the priors;
+    chunk: how many frames are computed at a time, in networks that do not look ahead; onnx: a file
+    that `bayes-asr export` has written of the run, to compute with.
+    """
+
+    output: Output = DECODED
+    counts: Path | None = None
+    chunk: int | None = None
+    onnx: Path | None = None
 
 
 def forward(
     run: Path,
     out: Path,
-    *,
-    data: Path | None = None,
-    streams: Mapping[str, Path] | None = None,
-    on: str | None = None,
-    counts: Path | None = None,
-    max_skipped: float | None = None,
-    open_pipe: OpenPipe | None = None,
-    chunk: int | None = None,
-    way: Mapper | None = None,
-    onnx: Path | None = None,
-    output: Output = DECODED,
+    source: FeatureSource,
+    options: ForwardOptions = ForwardOptions(),
+    mapper: Mapper | None = None,
 ) -> int:
-    """Write `out`/loglikes.{ark,scp} for the Kaldi directory `data` or the run's own set `on`.
+    """Write `out`/loglikes.{ark,scp}; returns how many utterances are written.
 
     Of a layer, `out` becomes a data directory of its outputs; of posteriors, the file has another
-    name (`Output.file`).
-
-    streams: the directories of further streams beside `data`, by name.
-    Every utterance is computed, aligned or not. Of those of utt2spk a share of `max_skipped`, by
-    default data.max_skipped of the run, may lack features; they are named. chunk: how many frames
-    are computed at a time, in networks that do not look ahead; onnx: what `bayes-asr export` has
-    written of the run, to compute with; way: how shards are computed, None for here; output: what
-    is computed. Returns how many are written.
+    name (`Output.file`). Every utterance is computed, aligned or not; those that lack features are
+    named. mapper: for shards, None for here.
     """
-    members, averaged = _load(run, output, counts, onnx)
-    networks, opened = [network for _, network in members], []
-    for one, network in members:
-        directories = find_streams(one, networks, data, streams or {}, on or "dev", open_pipe)
-        limit = choose_limit(one, max_skipped)
-        opened.append((network, open_streams(network, directories, limit, open_pipe)))
-    features = opened[0][1]
+    output = options.output
+    members, averaged = _load(run, options)
+    networks, sources = [network for _, network in members], []
+    for member, network in members:
+        sources.append((network, open_source(member, network, source, networks)))
+    features = sources[0][1]
     frames = choose_batch_frames(networks)
     if output.layer and out.resolve() in [path.resolve() for path in features.directories]:
         raise InputError(f"{out}: is the data directory that is read; choose another folder")
-    compute: Compute = partial(_compute, *opened[0], chunk=chunk, frames=frames)
+    compute: Compute = partial(_compute, *sources[0], chunk=options.chunk, frames=frames)
     if averaged:
-        compute = _average(averaged, opened, chunk, frames)
-    if way:
-        items = _share(way, features, compute, lambda utt, x: (utt, x), frames)
+        compute = _average(averaged, sources, options.chunk, frames)
+    if mapper:
+        items = _share(mapper, features, compute, lambda utt, x: (utt, x), frames)
     else:
         items = compute(follow(features.utterances, "forward"))
     archive = out / f"{output.file}.ark"
@@ -96,30 +112,32 @@ def forward(
 
 
 def _load(
-    run: Path, output: Output, counts: Path | None, onnx: Path | None
-) -> tuple[list[tuple[Path, Network]], Averaged | None]:
-    """The networks of a run, each with the run that it is of, and what averages them."""
-    combination = None if onnx else read_combination(run)
+    run: Path, options: ForwardOptions
+) -> tuple[list[tuple[Path, Network]], AveragedNetwork | None]:
+    """The networks of a run, each with the run that it is of, and their average if it is one."""
+    output, counts = options.output, options.counts
+    combination = None if options.onnx else read_combination(run)
     if combination is None:
-        return [(run, OnnxNetwork(onnx) if onnx else load(run, counts, output))], None
+        network = OnnxNetwork(options.onnx) if options.onnx else load(run, counts, output)
+        return [(run, network)], None
     networks = load_members(combination, output, counts)
-    averaged = Averaged(networks, combination, output.kind)
+    averaged = AveragedNetwork(networks, combination, output.kind)
     return list(zip(combination.runs, networks, strict=True)), averaged
 
 
 def _average(
-    averaged: Averaged,
-    opened: Sequence[tuple[Network, StoredStreams]],
+    averaged: AveragedNetwork,
+    sources: Sequence[tuple[Network, StoredStreams]],
     chunk: int | None,
     frames: int,
 ) -> Compute:
-    """What computes utterances by several networks, each on its own features of them."""
-    averaged.check_utterances([features.utterances for _, features in opened])
+    """The function that computes utterances by several networks, each on its own features."""
+    averaged.check_utterances([features.utterances for _, features in sources])
 
-    def compute(utterances: Iterable[str]) -> Iterator[Computed]:
-        given = zip(opened, tee(utterances, len(opened)), strict=True)
+    def compute(utterances: Iterable[str]) -> Iterator[UtteranceOutput]:
+        shares = zip(sources, tee(utterances, len(sources)), strict=True)
         return averaged.combine_utterances(
-            [_compute(*one, some, chunk, frames) for one, some in given]
+            [_compute(*source, part, chunk, frames) for source, part in shares]
         )
 
     return compute
@@ -131,31 +149,34 @@ def choose_limit(run: Path, max_skipped: float | None) -> float:
 
 
 def find_streams(
-    run: Path,
-    networks: Sequence[Network],
-    data: Path | None,
-    further: Mapping[str, Path],
-    on: str,
-    open_pipe: OpenPipe | None = None,
+    run: Path, networks: Sequence[Network], source: FeatureSource
 ) -> dict[str, DataDir]:
-    """The data directories of all streams by name: `data` and the `further` ones, or those of the
-    run's own set `on`.
+    """The data directories of all streams by name.
 
-    InputError for a further one that none of the networks reads.
+    InputError for a further stream that none of the networks reads.
     """
     config = read_configuration(run)
-    if not data:
-        return stream_dirs(config, on, open_pipe)
-    known = dict.fromkeys(name for network in networks for name in network.front_ends)
-    for name in further:
-        if name not in known:
+    if not source.data:
+        return stream_dirs(config, source.on, source.open_pipe)
+    names = dict.fromkeys(name for network in networks for name in network.front_ends)
+    for name in source.streams:
+        if name not in names:
             raise InputError(
-                f"this network reads no stream {name}, but {', '.join(known)}{nearest(name, known)}"
+                f"this network reads no stream {name}, but {', '.join(names)}{nearest(name, names)}"
             )
     return {
-        name: read_data_dir(path, open_pipe=open_pipe, moves=config.data.moves)
-        for name, path in {FEATURES: data, **further}.items()
+        name: read_data_dir(path, open_pipe=source.open_pipe, moves=config.data.moves)
+        for name, path in {FEATURES: source.data, **source.streams}.items()
     }
+
+
+def open_source(
+    run: Path, network: Network, source: FeatureSource, networks: Sequence[Network] = ()
+) -> StoredStreams:
+    """The streams that a network of a run reads; networks: all that read the source."""
+    directories = find_streams(run, networks or [network], source)
+    limit = choose_limit(run, source.max_skipped)
+    return open_streams(network, directories, limit, source.open_pipe)
 
 
 def log_likelihoods(
@@ -188,58 +209,59 @@ def open_streams(
     `log_likelihoods`. InputError where one is missing.
     """
     if missing := [name for name in network.front_ends if name not in directories]:
-        wanted = " ".join(f"--stream {name}=DIR" for name in missing)
+        options = " ".join(f"--stream {name}=DIR" for name in missing)
         raise InputError(
-            f"this network reads {', '.join(network.front_ends)}: give {wanted}, or --on SET"
+            f"this network reads {', '.join(network.front_ends)}: give {options}, or --on SET"
             " for a set of the run"
         )
-    opened = StoredStreams(
+    streams = StoredStreams(
         {
             name: Features(directories[name], front_end, open_pipe=open_pipe)
             for name, front_end in network.front_ends.items()
         }
     )
-    read = {name: directories[name] for name in network.front_ends}
-    report_lacking(read, max_skipped, limited_by)
+    inputs = {name: directories[name] for name in network.front_ends}
+    report_lacking(inputs, max_skipped, limited_by)
     if isinstance(network, LogLikelihoods):
-        spoken = opened.first.speakers
-        network.name_strangers(
-            opened.first.directories[0], (spoken[utt] for utt in opened.utterances)
+        speakers = streams.first.speakers
+        network.warn_unadapted(
+            streams.first.directories[0], (speakers[utt] for utt in streams.utterances)
         )
-    return opened
+    return streams
 
 
 def share_log_likelihoods(
-    way: Mapper,
+    mapper: Mapper,
     network: Network,
     features: StoredStreams,
     use: Callable[[str, np.ndarray], Used],
     chunk: int | None = None,
 ) -> Iterator[Used]:
-    """What `use` makes of utterances and their log-likelihoods [T, P], computed in shards.
+    """Results of `use` on utterances and their log-likelihoods [T, P], computed in shards.
 
     What is computed together is what would be here, so the numbers are the same to the last bit.
     """
     frames = choose_batch_frames([network])
     compute = partial(_compute, network, features, chunk=chunk, frames=frames)
-    return _share(way, features, compute, use, frames)
+    return _share(mapper, features, compute, use, frames)
 
 
 def _share(
-    way: Mapper,
+    mapper: Mapper,
     features: StoredStreams,
     compute: Compute,
     use: Callable[[str, np.ndarray], Used],
     frames: int,
 ) -> Iterator[Used]:
-    """What `use` makes of what `compute` gives, likewise."""
+    """Results of `use` on utterances and their outputs, likewise."""
 
+    # A shard's item is a batch, so that what is computed together is the same everywhere.
     def work(_: str, utterances: Sequence[str]) -> list[Used]:
         return [use(utt, computed) for utt, computed in compute(utterances)]
 
     sizes = ((utt, range(features.count_frames(utt))) for utt in features.utterances)
     groups = ([utt for utt, _ in group] for group in _groups(sizes, frames))
-    return chain.from_iterable(way(work, ((group[0], group) for group in groups)))
+    return chain.from_iterable(mapper(work, ((group[0], group) for group in groups)))
 
 
 def _compute(
@@ -248,14 +270,14 @@ def _compute(
     utterances: Iterable[str],
     chunk: int | None,
     frames: int,
-) -> Iterator[Computed]:
+) -> Iterator[UtteranceOutput]:
     if not isinstance(network, LogLikelihoods) or not network.speakers:
         yield from _compute_alike(network, features, utterances, chunk, frames)
         return
-    for speaker, some in groupby(utterances, features.first.speakers.__getitem__):
-        network.speak_as(speaker)
-        yield from _compute_alike(network, features, some, chunk, frames)
-    network.speak_as(None)
+    for speaker, group in groupby(utterances, features.first.speakers.__getitem__):
+        network.set_speaker(speaker)
+        yield from _compute_alike(network, features, group, chunk, frames)
+    network.set_speaker(None)
 
 
 def _compute_alike(
@@ -264,8 +286,8 @@ def _compute_alike(
     utterances: Iterable[str],
     chunk: int | None,
     frames: int,
-) -> Iterator[Computed]:
-    """What `_compute` gives, of utterances that one set of parameters is for."""
+) -> Iterator[UtteranceOutput]:
+    """The outputs of utterances that one set of parameters is for."""
     matrices = ((utt, features[utt]) for utt in utterances)
     if chunk and isinstance(network, LogLikelihoods):
         return in_chunks(network, matrices, chunk)
@@ -273,7 +295,7 @@ def _compute_alike(
 
 
 def choose_batch_frames(networks: Iterable[Network]) -> int:
-    """How many frames are computed together: fewer where a layer hands on much of each."""
+    """The frames that are computed together: fewer where a layer has many outputs."""
     widest = max(
         (
             cast(Layer, layer).outputs
@@ -299,10 +321,10 @@ def in_chunks(
         loglikes = np.empty((len(matrix), network.size), np.float32)
         states: States = []
         for start in range(0, len(matrix), chunk):
-            some = slice(start, start + chunk)
-            with needing_memory(partial(_describe, [(utt, matrix[some])])):
-                computed, states = network.advance(matrix[some], states)
-            loglikes[some] = computed.numpy()
+            span = slice(start, start + chunk)
+            with needing_memory(partial(_describe, [(utt, matrix[span])])):
+                computed, states = network.advance(matrix[span], states)
+            loglikes[span] = computed.numpy()
         yield utt, loglikes
 
 
@@ -315,7 +337,7 @@ def in_batches(
     """
     for group in _groups(utterances, frames):
         with needing_memory(partial(_describe, group)):
-            computed = network.of_prepared([matrix for _, matrix in group])
+            computed = network.compute_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):
             yield utt, loglikes.numpy()
 
@@ -334,12 +356,12 @@ def _groups(
     utterances: Iterable[tuple[str, Item]], frames: int
 ) -> Iterator[list[tuple[str, Item]]]:
     group: list[tuple[str, Item]] = []
-    taken = 0
+    total = 0
     for item in utterances:
-        if group and (len(group) == BATCH_SEQUENCES or taken + len(item[1]) > frames):
+        if group and (len(group) == BATCH_SEQUENCES or total + len(item[1]) > frames):
             yield group
-            group, taken = [], 0
+            group, total = [], 0
         group.append(item)
-        taken += len(item[1])
+        total += len(item[1])
     if group:
         yield group

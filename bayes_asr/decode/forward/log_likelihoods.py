@@ -1,4 +1,4 @@
-"""What a trained network computes of features: log-likelihoods, unless another output is asked."""
+"""Log-likelihoods of features by a trained network, or another output of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +14,18 @@ from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.data.features.streaming import StreamingFeatures
 from bayes_asr.data.features.streams import join_streams, split_streams
 from bayes_asr.data.targets.alignments import log_priors, read_counts
-from bayes_asr.decode.forward.average import Averaged
-from bayes_asr.decode.forward.given import Given, Matrix, Statistics, name_streams
-from bayes_asr.decode.forward.output import DECODED, KINDS, LOG_LIKELIHOODS, Output
-from bayes_asr.decode.forward.plain import PlainStep, PlainUtterance
+from bayes_asr.decode.forward.average import AveragedNetwork
+from bayes_asr.decode.forward.exportable import ExportableStep, ExportableUtterance
+from bayes_asr.decode.forward.interface import (
+    DECODED,
+    KINDS,
+    LOG_LIKELIHOODS,
+    CmvnStatistics,
+    Matrix,
+    Output,
+    StreamFeatures,
+    name_streams,
+)
 from bayes_asr.decode.forward.stream import Stream
 from bayes_asr.nn.frames import describe_stride, pack, unpack
 from bayes_asr.nn.layer import Layer
@@ -63,13 +71,13 @@ class LogLikelihoods(nn.Module):
         if steady:
             self.model.layers.float()
             self.model.make_batch_invariant()
-        self._own = {name: p.clone() for name, p in self.model.activation_parameters.items()}
+        self._unadapted = {name: p.clone() for name, p in self.model.activation_parameters.items()}
 
-    def speak_as(self, speaker: str | None) -> None:
+    def set_speaker(self, speaker: str | None) -> None:
         """Compute as for a speaker whose activations were adapted, or else as for anybody."""
-        self.model.set_activations(self.speakers.get(speaker or "", self._own))
+        self.model.set_activations(self.speakers.get(speaker or "", self._unadapted))
 
-    def name_strangers(self, directory: Path, speakers: Iterable[str]) -> None:
+    def warn_unadapted(self, directory: Path, speakers: Iterable[str]) -> None:
         """Say who is computed as anybody where others have activations of their own."""
         everybody = set(speakers)
         strangers = sorted(everybody - self.speakers.keys())
@@ -82,13 +90,13 @@ class LogLikelihoods(nn.Module):
 
     @property
     def size(self) -> int:
-        """How many values it computes for a frame."""
+        """The number of values of a frame."""
         if not self.model.outputs:
             return cast(Layer, self.model.layers[-1]).outputs
         return cast(Linear, self.model.heads[0]).out_features
 
     def forward(
-        self, features: Given | None = None, cmvn: Statistics = None, **streams: Matrix
+        self, features: StreamFeatures | None = None, cmvn: CmvnStatistics = None, **streams: Matrix
     ) -> Tensor:
         """Log-likelihoods [T, P] of one utterance [T, F].
 
@@ -96,12 +104,12 @@ class LogLikelihoods(nn.Module):
         Kaldi's CMVN statistics [2, F+1] of the speaker, needed of each stream that the run
         normalises by speaker.
         """
-        return self.of_prepared(
+        return self.compute_prepared(
             [self.prepare(name_streams(self.front_ends, features, streams), cmvn)]
         )[0]
 
-    def prepare(self, features: Mapping[str, Matrix], cmvn: Statistics = None) -> np.ndarray:
-        """What front ends make of an utterance, side by side [T, F'], as `of_prepared` takes it.
+    def prepare(self, features: Mapping[str, Matrix], cmvn: CmvnStatistics = None) -> np.ndarray:
+        """The prepared streams of an utterance, side by side [T, F'], for `compute_prepared`.
 
         ValueError where a stream is of another length than the first, or of another width;
         InputError where one has no frames.
@@ -121,7 +129,7 @@ class LogLikelihoods(nn.Module):
                 )
         return join_streams(self.front_ends, prepared)
 
-    def stream(self, cmvn: Statistics = None) -> Stream:
+    def stream(self, cmvn: CmvnStatistics = None) -> Stream:
         """A stream of utterances [T, F] in chunks; cmvn: as in `forward`.
 
         InputError if log-likelihoods of this network depend on all later frames.
@@ -131,43 +139,43 @@ class LogLikelihoods(nn.Module):
         for name, front_end in self.front_ends.items():
             front_end.check_speaker(stats.get(name))
 
-        def without_speaker(features: Given) -> dict[str, np.ndarray]:
+        def without_speaker(features: StreamFeatures) -> dict[str, np.ndarray]:
             return {
                 name: self.front_ends[name].without_speaker(
-                    self._check_features(name, some), stats.get(name)
+                    self._check_features(name, x), stats.get(name)
                 )
-                for name, some in name_streams(self.front_ends, features, {}).items()
+                for name, x in name_streams(self.front_ends, features, {}).items()
             }
 
         return Stream(self.advance, without_speaker, StreamingFeatures(self.front_ends))
 
-    def plain(self) -> PlainUtterance:
+    def plain(self) -> ExportableUtterance:
         """The same as plain torch in single precision, which `torch.export` can write down."""
-        return PlainUtterance(self.model, self.front_ends, self.log_priors)
+        return ExportableUtterance(self.model, self.front_ends, self.log_priors)
 
-    def plain_step(self) -> PlainStep:
+    def plain_step(self) -> ExportableStep:
         """The same for a few frames at a time; InputError where the network looks ahead."""
         self.check_causal()
-        return PlainStep(self.model, self.front_ends, self.log_priors)
+        return ExportableStep(self.model, self.front_ends, self.log_priors)
 
     @torch.no_grad()
-    def of_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
+    def compute_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
         """Log-likelihoods [T, P] of utterances [T, F'] that `prepare` has prepared; InputError for
         one of no frames.
         """
         _check_frames(matrices)
         inputs = [self._inputs(matrix) for matrix in matrices]
-        packed = {name: pack([one[name] for one in inputs]) for name in self.front_ends}
+        packed = {name: pack([x[name] for x in inputs]) for name in self.front_ends}
         _, frames, order = next(iter(packed.values()))
         hidden_NH = self.model.hidden({name: x_NF for name, (x_NF, *_) in packed.items()}, frames)
         return [
-            self._read_out(one)
-            for one in unpack(hidden_NH, self.model.output_frames(frames), order)
+            self._read_out(hidden)
+            for hidden in unpack(hidden_NH, self.model.output_frames(frames), order)
         ]
 
     @torch.no_grad()
     def advance(self, matrix: np.ndarray, states: States) -> tuple[Tensor, States]:
-        """Log-likelihoods [T, P] of the next frames [T, F'] of one utterance, as `of_prepared`.
+        """Log-likelihoods [T, P] of the next frames [T, F'], as `compute_prepared`.
 
         states: what the call for the frames before returned beside its log-likelihoods, [] where
         there are none before.
@@ -194,7 +202,7 @@ class LogLikelihoods(nn.Module):
                 " in model.stack with causal: true, stride: 1 and no instance norm"
             )
 
-    def _name_statistics(self, cmvn: Statistics) -> Mapping[str, np.ndarray]:
+    def _name_statistics(self, cmvn: CmvnStatistics) -> Mapping[str, np.ndarray]:
         if cmvn is None or isinstance(cmvn, Mapping):
             return cmvn or {}
         return {next(iter(self.front_ends)): cmvn}
@@ -209,7 +217,7 @@ class LogLikelihoods(nn.Module):
         return matrix
 
     def _inputs(self, matrix: np.ndarray) -> dict[str, Tensor]:
-        """What the layers read of each stream [T, F_s], in their precision."""
+        """The inputs of the layers of each stream [T, F_s], in their precision."""
         like = next(self.model.parameters(), self.log_priors)
         precision = np.float64 if like.dtype == torch.float64 else np.float32
         prepared = split_streams(self.front_ends, matrix.astype(precision))
@@ -247,23 +255,23 @@ def load(run: Path | str, counts: Path | None = None, output: Output = DECODED) 
 def load_members(
     combination: Combination, output: Output, counts: Path | None = None
 ) -> list[LogLikelihoods]:
-    """Load the networks that a run combines, for `Averaged`, each with the priors of its head."""
+    """Load the networks that a run combines, each with the priors of its head."""
     if output.layer or output.head:
         raise InputError(
             "several networks have no common layers, and their head is the one that bayes-asr"
             " combine was given; ask each of them"
         )
-    asked = Output(head=combination.head, kind=output.kind)
-    parts = [take_output(read_network(run), asked, counts) for run in combination.runs]
+    wanted_output = Output(head=combination.head, kind=output.kind)
+    parts = [take_output(read_network(run), wanted_output, counts) for run in combination.runs]
     return [LogLikelihoods(part, "log-posteriors") for part in parts]
 
 
-def load_any(run: Path | str, output: Output) -> LogLikelihoods | Averaged:
+def load_any(run: Path | str, output: Output) -> LogLikelihoods | AveragedNetwork:
     """Load the best network of a run, or the average of those that it combines."""
     combination = read_combination(Path(run))
     if combination is None:
         return load(run, output=output)
-    return Averaged(load_members(combination, output), combination, output.kind)
+    return AveragedNetwork(load_members(combination, output), combination, output.kind)
 
 
 def take_output(

@@ -6,13 +6,13 @@ import numpy as np
 from torch import Tensor
 
 from bayes_asr.data.features.streaming import StreamingFeatures
-from bayes_asr.decode.forward.given import Given
+from bayes_asr.decode.forward.interface import StreamFeatures
 from bayes_asr.nn.network import States
 
 Advance = Callable[[np.ndarray, States], tuple[Tensor, States]]
 """(prepared features [T, F'], states before) -> (log-likelihoods [T, P], states after)."""
 
-WithoutSpeaker = Callable[[Given], Mapping[str, np.ndarray]]
+WithoutSpeaker = Callable[[StreamFeatures], Mapping[str, np.ndarray]]
 """Features [T, F] -> what is left of each stream without the speaker's mean and deviation."""
 
 
@@ -33,10 +33,10 @@ class Stream:
 
     @property
     def latency(self) -> int:
-        """How many frames log-likelihoods are behind the features."""
+        """The frames by which log-likelihoods are behind the features."""
         return self._arriving.latency
 
-    def __call__(self, features: Given) -> Tensor:
+    def __call__(self, features: StreamFeatures) -> Tensor:
         """Take the next features [T, F]; return the log-likelihoods that are known now [T', P]."""
         return self._compute(self._arriving.push(self._without_speaker(features)))
 

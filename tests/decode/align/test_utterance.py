@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.transcript import Speech, align_evenly
+from bayes_asr.decode.align.transcript import Pronouncer, align_equal
 from bayes_asr.decode.align.utterance import align_utterance, word_spans
 from bayes_asr.decode.graph.lang import Lang, read_lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
@@ -36,18 +36,18 @@ LEXICON = [
 ]
 
 
-def toy(silence: float = 0.5, unknown: str | None = None) -> Speech:
+def toy(silence: float = 0.5, unknown: str | None = None) -> Pronouncer:
     """Three phones of two states each, without context."""
     model = build_monophone_model([1, 2, 3], 2)
     tree = build_monophone_tree({1: [0, 1], 2: [2, 3], 3: [4, 5]})
     lang = Lang(LEXICON, "sil", silence, unknown)
-    return Speech(lang, {"<eps>": 0, "sil": 1, "a": 2, "b": 3}, model, tree)
+    return Pronouncer(lang, {"<eps>": 0, "sil": 1, "a": 2, "b": 3}, model, tree)
 
 
-def real(corpus: Path) -> Speech:
+def real(corpus: Path) -> Pronouncer:
     """A lexicon, triphone tree and transition model of Kaldi's."""
     lang = corpus / "data" / "lang"
-    return Speech(
+    return Pronouncer(
         read_lang(lang),
         read_symbols(lang / "phones.txt"),
         read_transition_model(corpus / "exp" / "tri3_ali" / "final.mdl"),
@@ -55,7 +55,7 @@ def real(corpus: Path) -> Speech:
     )
 
 
-def sayings(words: Sequence[str], speech: Speech) -> Iterator[tuple[float, list[int]]]:
+def sayings(words: Sequence[str], speech: Pronouncer) -> Iterator[tuple[float, list[int]]]:
     """Every sequence of phones of `words`, pauses included, and its cost."""
     share = speech.lang.silence_probability
     choices: list = [[(-math.log(1 - share), [])]]
@@ -71,7 +71,7 @@ def sayings(words: Sequence[str], speech: Speech) -> Iterator[tuple[float, list[
         yield sum(cost for cost, _ in chosen), [p for _, phones in chosen for p in phones]
 
 
-def cheapest(phones: Sequence[int], costs: np.ndarray, speech: Speech) -> float:
+def cheapest(phones: Sequence[int], costs: np.ndarray, speech: Pronouncer) -> float:
     """The cost of the best path through one sequence of phones: dense Viterbi in float64."""
     model, tree = speech.model, speech.tree
     first = {tuple(row): i for i, row in enumerate(model.tuples.tolist())}
@@ -101,13 +101,13 @@ def cheapest(phones: Sequence[int], costs: np.ndarray, speech: Speech) -> float:
     return float(best[-1])
 
 
-def phones_of(tids: np.ndarray, speech: Speech) -> list[int]:
+def phones_of(tids: np.ndarray, speech: Pronouncer) -> list[int]:
     """The phones that an alignment passes through."""
     begins = (speech.model.hmm_state[tids] == 0) & ~speech.model.self_loop[tids]
     return speech.model.phone[tids[begins]].tolist()
 
 
-def path_cost(tids: np.ndarray, costs: np.ndarray, speech: Speech) -> float:
+def path_cost(tids: np.ndarray, costs: np.ndarray, speech: Pronouncer) -> float:
     """The cost of an alignment at the usual scales, without that of words and pauses."""
     model, transitions = speech.model, index_transitions(speech.model)
     leave = transitions.leave[transitions.state[tids]]
@@ -116,7 +116,7 @@ def path_cost(tids: np.ndarray, costs: np.ndarray, speech: Speech) -> float:
     return float(costs[np.arange(len(tids)), model.pdf[tids]].sum() - passing.sum())
 
 
-def assert_exact(words: Sequence[str], loglikes: np.ndarray, speech: Speech) -> None:
+def assert_exact(words: Sequence[str], loglikes: np.ndarray, speech: Pronouncer) -> None:
     """The alignment costs as much as the best of all paths, and is a path of that cost."""
     options = AlignOptions(acoustic_scale=0.3, beam=1000.0)
     costs = -0.3 * loglikes.astype(float)
@@ -236,9 +236,9 @@ def test_flat_alignments_share_the_frames_evenly(words: list[str], frames: int) 
     expected = with_pauses if 2 * len(with_pauses) <= frames else phones
     if not 0 < 2 * len(expected) <= frames:
         with pytest.raises(InputError, match=f"{frames} frames, but the transcript has"):
-            align_evenly(words, frames, speech)
+            align_equal(words, frames, speech)
         return
-    tids = align_evenly(words, frames, speech)
+    tids = align_equal(words, frames, speech)
     assert len(tids) == frames
     assert phones_of(tids, speech) == expected
     entered = np.flatnonzero(~speech.model.self_loop[tids])
@@ -255,7 +255,7 @@ def test_flat_alignments_are_paths_of_kaldis_topologies(
     root = kaldi_corpus(corpus)
     speech, text = real(root), read_text(root / "data" / "dev" / "text")
     for words in list(text.values())[:5]:
-        tids = align_evenly(words, 700, speech)
+        tids = align_equal(words, 700, speech)
         phones = phones_of(tids, speech)
         assert all(phone in speech.model.topology for phone in phones)
         window = [0] * speech.tree.center + phones + [0] * speech.tree.width

@@ -282,13 +282,13 @@ def test_few_frames_of_wide_layers_are_computed_together(
     """The widest of the MLP hands on 7 numbers of a frame."""
     assert forward(run, tmp_path / "whole") == 0
     taken = []
-    together = LogLikelihoods.of_prepared
+    together = LogLikelihoods.compute_prepared
 
     def note(self: LogLikelihoods, matrices: list[np.ndarray]) -> list[torch.Tensor]:
         taken.append([len(matrix) for matrix in matrices])
         return together(self, matrices)
 
-    monkeypatch.setattr(LogLikelihoods, "of_prepared", note)
+    monkeypatch.setattr(LogLikelihoods, "compute_prepared", note)
     monkeypatch.setattr(directory, "BATCH_NUMBERS", 7 * 40)
     assert forward(run, tmp_path / "parts") == 0
     assert len(taken) > 1

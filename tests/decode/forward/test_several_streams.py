@@ -264,9 +264,9 @@ def test_company_changes_nothing() -> None:
     for rate in RATES:
         net = network(rate, order=0 if rate == "utterance" else 1)
         prepared = [net.prepare(utterance(rate, frames)) for frames in (3, 11, 1, 7)]
-        together = net.of_prepared(prepared)
+        together = net.compute_prepared(prepared)
         for x, found in zip(prepared, together, strict=True):
-            torch.testing.assert_close(found, net.of_prepared([x])[0], rtol=0, atol=1e-5)
+            torch.testing.assert_close(found, net.compute_prepared([x])[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("rate", RATES)

@@ -58,15 +58,15 @@ def test_company_and_threads_change_no_bit(
         return
     assert precision_of(net) == torch.float32
     torch.set_num_threads(2)
-    together = net.of_prepared(given)
+    together = net.compute_prepared(given)
     torch.set_num_threads(1)
     for x, found in zip(given, together, strict=True):
-        assert torch.equal(net.of_prepared([x])[0], found)
+        assert torch.equal(net.compute_prepared([x])[0], found)
         if not net.model.looks_ahead:
             stream = net.stream()
             parts = [*(stream(part) for part in np.split(x, [1, 3, 30])), stream.finish()]
             assert torch.equal(torch.cat(parts), found)
-    exact = torch.cat(net.double().of_prepared(given))
+    exact = torch.cat(net.double().compute_prepared(given))
     torch.testing.assert_close(torch.cat(together), exact, rtol=0, atol=5e-6)
 
 

@@ -1,4 +1,4 @@
-"""A trained encoder-decoder network, which writes the labels of an utterance."""
+"""A trained encoder-decoder network, which generates the labels of an utterance."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +16,8 @@ from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 
-class Writer(LogLikelihoods):
-    """A trained network with a decoder: features [T, F] -> what its decoder reads [M, H].
+class SequenceGenerator(LogLikelihoods):
+    """A trained network with a decoder: features [T, F] -> the outputs of its encoder [M, H].
 
     Its decoder computes in double precision, as the heads of `LogLikelihoods`.
     """
@@ -33,19 +33,20 @@ class Writer(LogLikelihoods):
         return hidden.to(self.log_priors)
 
     @torch.no_grad()
-    def rate_labels(self, encoded_MH: Tensor, labels: Sequence[int]) -> list[float]:
-        """The probability of each label after those before, by what the decoder reads."""
-        told = DecoderTargets(torch.tensor([*labels, END]), PackedFrames((len(labels) + 1,)), [0])
-        logits_NP = self.decoder(encoded_MH, PackedFrames((len(encoded_MH),)), told)
-        found = logits_NP.softmax(1).gather(1, told.labels_N[:, None]).flatten()
-        return [float(one) for one in found[:-1]]
+    def label_probabilities(self, encoded_MH: Tensor, labels: Sequence[int]) -> list[float]:
+        """The probability of each label given those before; encoded_MH: of the encoder."""
+        sequence = torch.tensor([*labels, END])
+        targets = DecoderTargets(sequence, PackedFrames((len(sequence),)), [0])
+        logits_NP = self.decoder(encoded_MH, PackedFrames((len(encoded_MH),)), targets)
+        probabilities = logits_NP.softmax(1).gather(1, targets.labels_N[:, None]).flatten()
+        return [float(p) for p in probabilities[:-1]]
 
     def name_labels(self, hypothesis: BeamHypothesis) -> list[str]:
         """The labels of a hypothesis as they are called."""
         return [self.vocabulary[label] for label in hypothesis.labels]
 
 
-def load_writer(run: Path) -> Writer:
+def load_generator(run: Path) -> SequenceGenerator:
     """The best network of a run; InputError for one without a decoder."""
     network = read_network(run)
     if not network.model.writes_sequences:
@@ -53,4 +54,4 @@ def load_writer(run: Path) -> Writer:
             f"{run}: this run has no decoder; generate is for runs that were trained with"
             " data.sequences"
         )
-    return Writer(network, cast(EncoderDecoder, network.model))
+    return SequenceGenerator(network, cast(EncoderDecoder, network.model))

@@ -1,7 +1,7 @@
-"""A trained network as plain torch: what exporters can write down for any number of frames.
+"""A trained network as plain torch, which exporters can write down for any number of frames.
 
-It computes in single precision, by the equations of `nn/units` alone. What is the speaker's has
-been taken out of the features before.
+It computes in single precision, by the equations of `nn/units` alone, of features without the
+speaker's mean and deviation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,8 @@ from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel
 
 
-class PlainNetwork(nn.Module):
-    """What the two forms of a plain network share: normalisation, the model, priors.
+class ExportableNetwork(nn.Module):
+    """Normalisation, model and priors of a network, which its two forms share.
 
     exact_head: whether the last product is in double precision, which most of the difference to
     `LogLikelihoods` comes from; false where its weights are to be quantised.
@@ -56,7 +56,7 @@ class PlainNetwork(nn.Module):
         self.float().eval().requires_grad_(False)
 
     def _inputs(self, prepared: Iterable[Tensor]) -> dict[str, Tensor]:
-        """What the layers read [T, F'], by the names of the streams."""
+        """The inputs of the layers [T, F'], by the names of the streams."""
         return {
             name: (x_TF - self._buffer("mean", number)) / self._buffer("deviation", number)
             for number, (name, x_TF) in enumerate(zip(self.front_ends, prepared, strict=True))
@@ -75,18 +75,18 @@ class PlainNetwork(nn.Module):
 
 
 def _name_buffer(name: str, number: int) -> str:
-    """What the mean or deviation of a stream is called; those of the first have no number."""
+    """The name of the mean or deviation of a stream; those of the first have no number."""
     return f"{name}{number + 1}" if number else name
 
 
-class PlainUtterance(PlainNetwork):
+class ExportableUtterance(ExportableNetwork):
     """One utterance: features [T, F] -> log-likelihoods [T, P], T >= 1, float32.
 
     Further streams are further arguments, in the order of `front_ends`, at the frames of the first.
     Of one that comes at another rate, deltas and context are the caller's, too.
     """
 
-    def forward(self, features: Tensor, *others: Tensor) -> Tensor:
+    def forward(self, features: Tensor, *further: Tensor) -> Tensor:
         """Return log p(pdf|x) - log p(pdf) [T, P]; deltas and context are appended here."""
         if torch.jit.is_tracing() and self.model.unrolled:  # type: ignore[attr-defined]
             raise InputError(
@@ -94,14 +94,14 @@ class PlainUtterance(PlainNetwork):
                 " use torch.export or ONNX (bayes-asr export --torch, --onnx)"
             )
         prepared = [
-            append_context(x_TF, **left_inside(front_end).shape)
-            for x_TF, front_end in zip((features, *others), self.front_ends.values(), strict=True)
+            append_context(x_TF, **inner_front_end(front_end).shape)
+            for x_TF, front_end in zip((features, *further), self.front_ends.values(), strict=True)
         ]
         frames = PackedFrames((prepared[0].shape[0],))
         return self._read_out(self.model.hidden(self._inputs(prepared), frames))
 
 
-class PlainStep(PlainNetwork):
+class ExportableStep(ExportableNetwork):
     """The next frames of an utterance, for networks that do not look ahead."""
 
     def forward(
@@ -113,18 +113,18 @@ class PlainStep(PlainNetwork):
         several streams. begins: whether the utterance begins here [], in which case `states` are of
         any values. states: what the call before returned, each [1, 1, H].
         """
-        given = iter(states)
-        before = [
-            tuple(torch.where(begins, first, next(given)) for first in layer)
+        passed = iter(states)
+        previous = [
+            tuple(torch.where(begins, initial, next(passed)) for initial in layer)
             for layer in self.model.begin()
         ]
         streams = [prepared] if isinstance(prepared, Tensor) else prepared
-        hidden, after = self.model.advance(self._inputs(streams), before)
-        return self._read_out(hidden), [state for layer in after for state in layer]
+        hidden, following = self.model.advance(self._inputs(streams), previous)
+        return self._read_out(hidden), [state for layer in following for state in layer]
 
 
-def left_inside(front_end: FrontEnd) -> FrontEnd:
-    """What of a front end a plain network of utterances does itself, besides normalisation."""
+def inner_front_end(front_end: FrontEnd) -> FrontEnd:
+    """The part of a front end that a network of utterances does itself, besides normalisation."""
     if front_end.subsampling == 1:
         return front_end
     return replace(front_end, deltas=0, left_context=0, right_context=0)
