@@ -17,13 +17,8 @@ from numpy.typing import DTypeLike
 
 from bayes_asr.base.errors import InputError, reason
 from bayes_asr.base.files import replacing, writing
-from bayes_asr.kaldi_io.binary import (
-    ByteReader,
-    KaldiReader,
-    OpenPipe,
-    check_name,
-    open_bytes,
-)
+from bayes_asr.kaldi_io.binary import KaldiReader, OpenPipe, open_bytes
+from bayes_asr.kaldi_io.byte_reader import ByteReader, check_name
 from bayes_asr.kaldi_io.integers import read_binary_ints, read_text_ints
 from bayes_asr.kaldi_io.matrix import read_binary, read_header, read_text_matrix
 from bayes_asr.kaldi_io.scp import is_pipe, read_scp, refuse_pipe, split_rxfilename

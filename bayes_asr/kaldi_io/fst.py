@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from bayes_asr.base.files import replacing, writing
-from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader, check_name, open_bytes
+from bayes_asr.kaldi_io.binary import open_bytes
+from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader, check_name
 from bayes_asr.kaldi_io.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE, Fst
 
 SYMBOLS_MAGIC = 2125658996

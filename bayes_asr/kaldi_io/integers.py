@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import writing
-from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader, check_name
+from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader, check_name
 
 SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
 

@@ -16,7 +16,8 @@ from typing import TypeVar
 import numpy as np
 
 from bayes_asr.base.files import replacing
-from bayes_asr.kaldi_io.binary import ByteReader, open_bytes
+from bayes_asr.kaldi_io.binary import open_bytes
+from bayes_asr.kaldi_io.byte_reader import ByteReader
 from bayes_asr.kaldi_io.openfst import EXPANDED, HEADER, LARGEST, MAGIC, MUTABLE
 
 STATE_LEVEL, WORD_LEVEL = b"lattice4", b"compactlattice44"

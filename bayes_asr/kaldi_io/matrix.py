@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader
+from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 from bayes_asr.kaldi_io.compressed import compressed_size, expand
 
 VECTORS: dict[bytes, np.dtype] = {b"FV": np.dtype("<f4"), b"DV": np.dtype("<f8")}

@@ -148,7 +148,7 @@ class Loader:
             # A change of tempo resamples the frames; each takes the label of the nearest one.
             aligned = all_labels[span][nearest] if target.per == "frame" else all_labels
             numbers = torch.from_numpy(aligned)
-            labels[target_name] = numbers if numbers.is_floating_point() else numbers.long()
+            labels[target_name] = numbers if target.is_real else numbers.long()
         return dict(zip(streams, map(torch.from_numpy, perturbed), strict=True)), labels
 
     def _shift(self, x_TF: np.ndarray, utt: str) -> np.ndarray:

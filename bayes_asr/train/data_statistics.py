@@ -45,11 +45,11 @@ def count_log_priors(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Log priors of the labels of the first head, and of those of the others by name.
 
-    Where the first learns values, its outputs stand for log-likelihoods, and its log priors are 0;
+    Where the first learns values or numbers, its log priors are 0, as its outputs need none;
     the others have none.
     """
     main = data.targets[heads[0]]
-    if main.per == "value":
+    if main.per == "value" or main.is_real:
         return torch.zeros(main.size, dtype=torch.float64), {}
     counts = _count_labels(data, heads, index)
     priors = {

@@ -25,7 +25,7 @@ from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.nn.network import build_network
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
-from bayes_asr.train.data_statistics import build_front_ends
+from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.runs import checkpoint, record, state, tensorboard
@@ -187,7 +187,7 @@ def _build_state(
     front_ends = unpack_front_ends(saved["front_ends"]) if saved else initialization.front_ends
     heads = list(architecture["heads"])
     counted, auxiliary_log_priors = group.broadcast(
-        lambda: training.count_log_priors(sets.train, heads, sets.index)
+        lambda: count_log_priors(sets.train, heads, sets.index)
     )
     inherited = saved["log_priors"] if saved else initialization.log_priors.get(heads[0])
     trained = bool(saved) or heads[0] in initialization.parts

@@ -1,6 +1,6 @@
 """What a training asks of its task: sets with targets, a criterion, log priors, errors on dev."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -13,7 +13,6 @@ from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.task import Task
 from bayes_asr.train.batch import Batch
-from bayes_asr.train.data_statistics import count_log_priors
 from bayes_asr.train.trainer import Trainer
 
 Regenerate = Callable[[Trainer], LabelledSet]
@@ -57,12 +56,6 @@ class TaskTraining:
             self.task.weights
         )
         return criterion
-
-    def count_log_priors(
-        self, data: LabelledSet, heads: Sequence[str], index: Index
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Log priors [P] of the labels of the first head, and of those of the others by name."""
-        return count_log_priors(data, heads, index)
 
     def choose_log_priors(
         self, counted: Tensor, inherited: Tensor | None, *, trained: bool

@@ -35,7 +35,7 @@ def test_task_of_one_folder_is_trained_and_computed(
 ) -> None:
     monkeypatch.setattr(bayes_asr.tasks, "__path__", [*bayes_asr.tasks.__path__, str(FOLDER)])
     kind = catalogue.CriterionKind(
-        "tasks.regression.training:SquaredError", "tasks.regression.task:RegressionTask"
+        "tasks.regression.criterion:SquaredError", "tasks.regression.task:RegressionTask"
     )
     monkeypatch.setitem(catalogue.CRITERIA, "squared-error", kind)
     run = tmp_path / "run"

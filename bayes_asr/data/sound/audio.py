@@ -16,7 +16,8 @@ from scipy.signal import resample_poly
 from bayes_asr.base.errors import InputError, reason
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.containers import NEEDED, check_complete, is_known
-from bayes_asr.kaldi_io.binary import CHUNK, DAMAGED, ByteReader, OpenPipe, open_bytes
+from bayes_asr.kaldi_io.binary import OpenPipe, open_bytes
+from bayes_asr.kaldi_io.byte_reader import CHUNK, DAMAGED, ByteReader
 from bayes_asr.kaldi_io.scp import is_pipe, refuse_pipe
 
 STDIN = "-"

@@ -7,7 +7,7 @@ ends an MP3 file of varying bit rate where it guesses the end.
 import io
 import re
 
-from bayes_asr.kaldi_io.binary import DAMAGED, ByteReader
+from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
 STREAMED = (0, 0x7FFFF000, 0xFFFFFFFF)  # sizes that say "to the end": written into a pipe
 FORMS = {b"RIFF": (b"WAVE",), b"RIFX": (b"WAVE",), b"FORM": (b"AIFF", b"AIFC")}

@@ -14,13 +14,15 @@ class Target:
     labels: of an utterance, one for each frame [T], one for all of it [1], a sequence of any length
     [L] that a decoder ends by the label 0, or a value of any kind that the criterion gets as it is,
     as `per` says; size: how many different labels there are;
-    names: what they are called, where they have names.
+    names: what they are called, where they have names; is_real: whether they are numbers that
+    outputs approximate, which have no priors.
     """
 
     labels: Callable[[str], Any]
     size: int
     per: Literal["frame", "utterance", "sequence", "value"] = "frame"
     names: tuple[str, ...] = ()
+    is_real: bool = False
 
     def count(self, utterances: Iterable[str]) -> np.ndarray:
         """The count of each label in utterances, plus 0.5: float64 [size], as Kaldi's

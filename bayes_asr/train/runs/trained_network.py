@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
+from bayes_asr.config.merge import load_section
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.nn.architecture import upgrade_architecture
 from bayes_asr.nn.network import AcousticModel, build_network
@@ -159,8 +159,7 @@ def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
     if "front_ends" in content or not content:
         return content
     moved = ("mean", "deviation", "frontend")
-    # A recorded configuration has every key, so that it need not be laid over conf/base.yaml.
-    options = yaml.safe_load((run / CONFIG).read_text(encoding="utf-8"))["features"]
+    options = vars(load_section("features", [run / CONFIG]))
     front_end = {
         **options,
         "mean": content["mean"],

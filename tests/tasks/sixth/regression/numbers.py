@@ -29,7 +29,7 @@ class Numbers:
     @property
     def targets(self) -> dict[str, Target]:
         """One output."""
-        return {"number": Target(self._read, 1)}
+        return {"number": Target(self._read, 1, is_real=True)}
 
     def where(self, _: str) -> Path:
         """The directory, for messages."""

@@ -1,8 +1,7 @@
 """The task of numbers."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bayes_asr.config.catalogue import find
 from bayes_asr.tasks.task import LOSS, LabelSource, Measure, Task
 
 
@@ -22,7 +21,3 @@ class RegressionTask(Task):
     def weights(self) -> dict[str, float]:
         """One loss."""
         return {"number": 1.0}
-
-    def training(self) -> Any:
-        """Training without priors."""
-        return find("tasks.regression.training:RegressionTraining")(self)

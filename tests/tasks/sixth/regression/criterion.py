@@ -1,14 +1,11 @@
-"""Training by the squared error."""
+"""The squared error."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from bayes_asr.data.corpus.index import Index
-from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.nn.criteria import Cost
-from bayes_asr.train.task_training import TaskTraining
 
 
 class SquaredError:
@@ -23,13 +20,3 @@ class SquaredError:
         """Return the cost of outputs [N, 1] for targets [N]."""
         loss = (outputs[self.name][:, 0].float() - targets[self.name]).square().sum() / frames
         return Cost(loss, loss.detach(), torch.tensor(0))
-
-
-class RegressionTraining(TaskTraining):
-    """Numbers have no priors."""
-
-    def count_log_priors(
-        self, data: LabelledSet, heads: Sequence[str], index: Index
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Zeros."""
-        return torch.zeros(1, dtype=torch.float64), {}
