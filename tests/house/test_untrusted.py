@@ -14,7 +14,7 @@ import pytest
 
 from bayes_asr.base import files
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io import binary
+from bayes_asr.kaldi_io import byte_reader
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.lattice import iter_lattices
@@ -49,8 +49,8 @@ def test_gzip_bombs_are_refused_before_they_expand(
     content: bytes, read: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a hundredth of the room that readers give, to bombs of a hundredth of the size."""
-    monkeypatch.setattr(binary, "ALWAYS_ALLOWED", 1 << 17)
-    monkeypatch.setattr(binary, "MOST_EXPANSION", 2)
+    monkeypatch.setattr(byte_reader, "ALWAYS_ALLOWED", 1 << 17)
+    monkeypatch.setattr(byte_reader, "MOST_EXPANSION", 2)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(content))
     assert path.stat().st_size < (1 << 19)

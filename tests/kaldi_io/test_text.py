@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io import binary
+from bayes_asr.kaldi_io import binary, byte_reader
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.text import (
     read_data_dir,
@@ -115,7 +115,7 @@ def test_fields_are_those_between_ascii_white_space_wherever_a_block_ends(
         if line.strip()
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binary, "BLOCK", block)
+        patch.setattr(byte_reader, "BLOCK", block)
         assert list(binary.iter_lines(path, splits)) == expected
 
 
