@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,66 +113,106 @@ def open_set(
 
     like: the set whose classes, or vocabulary, are those of this one.
     """
-    source, directories = task_of(config).labels, locate_all(config.data, name, "features")
-    if source.file:
-        paths = [directory / source.file for directory in directories]
-        names = next(iter(like.targets.values())).names if like else ()
-        tables = _read_data_dirs(config, directories, open_pipe).parts
-        alignments: Labels = find(source.opener)(source.file, tables, names, open_pipe)
-    else:
-        paths = locate_all(config.data, name, "alignments")
-        alignments = find(source.opener)(paths, index)
-    # Labels in a file of the data directory have their lengths of the features.
-    # The index keeps lengths of alignments, which are known without a look at features.
-    table_index = None if source.file else index
-    list_directory = (
-        partial(index_utterances, index=table_index) if table_index else list_utterances
-    )
-
-    def list_all(places: Sequence[Path]) -> list[Listing]:
-        return [
-            list_directory(place, alignments, open_pipe, moves=config.data.moves)
-            for place in places
-        ]
-
-    def report(what: str, places: Sequence[Path], skipped: list[str]) -> None:
-        why = f"{name}: no {what} in {_join(places)}"
-        report_skipped(why, skipped, joined.total, config.data.max_skipped)
-
-    listings = list_all(directories)
+    directories = locate_all(config.data, name, "features")
+    alignments, paths = _open_alignments(config, name, open_pipe, index, like)
+    opener = _SetOpener(config, name, open_pipe, index, alignments)
+    listings = opener.list_all(directories)
     joined = join_listings(listings)
     streams = {FEATURES: _open_features(config, FEATURES, joined.data, open_pipe)}
-    report("features", directories, joined.without_features)
-    report(source.noun, paths, joined.without_alignment)
-    if not joined.lengths:
-        raise InputError(
-            f"{name}: none of the {joined.total} utterances of {_join(directories)} has"
-            f" {source.singular} in {_join(paths)}; name those of these utterances as"
-            f" {source.key.format(set=name)}"
-        )
-    lengths = joined.lengths
-    for stream in config.data.train.stream_names:
-        places = locate_all(config.data, name, "streams", stream)
-        # Lengths of other streams differ where they are subsampled: only the tables are taken.
-        table = join_listings(list_all(places)).data
-        streams[stream] = _open_features(config, stream, table, open_pipe)
-        check_speakers(streams[FEATURES], streams[stream], lengths)
-        lengths = _intersect(
-            lengths, table.feats or {}, partial(report, describe_stream(stream), places)
-        )
-    labels = {}
-    for label in config.data.train.label_names:
-        places = locate_all(config.data, name, "labels", label)
-        labels[label] = join_labels([open_labels(path, index) for path in places])
-        label_lengths = labels[label].lengths
-        lengths = _intersect(lengths, label_lengths, partial(report, f"labels of {label}", places))
-        check_lengths(alignments, labels[label], lengths)
+    opener.report_unlisted(joined, directories, paths)
+    lengths = opener.add_streams(streams, joined)
+    labels, lengths = opener.open_labels(lengths, joined.total)
     # Parts are cut last, when all streams and labels have sifted the utterances.
     parts = _name_parts(
         directories, [split_table(listing.lengths, lengths)[0] for listing in listings]
     )
     targets = {**alignments.targets, **name_targets(labels)}
     return LabelledSet(streams, targets, alignments, lengths, labels, parts)
+
+
+def _open_alignments(
+    config: Config,
+    name: str,
+    open_pipe: OpenPipe | None,
+    index: Index | None,
+    like: LabelledSet | None,
+) -> tuple[Labels, Sequence[Path]]:
+    """The labels that the task reads, and where they are."""
+    source = task_of(config).labels
+    if not source.file:
+        paths = locate_all(config.data, name, "alignments")
+        return find(source.opener)(paths, index), paths
+    directories = locate_all(config.data, name, "features")
+    names = next(iter(like.targets.values())).names if like else ()
+    tables = _read_data_dirs(config, directories, open_pipe).parts
+    labels: Labels = find(source.opener)(source.file, tables, names, open_pipe)
+    return labels, [directory / source.file for directory in directories]
+
+
+@dataclass(frozen=True)
+class _SetOpener:
+    """Opens the streams and further labels of a set, and reports which utterances lack any."""
+
+    config: Config
+    name: str
+    open_pipe: OpenPipe | None
+    index: Index | None
+    alignments: Labels
+
+    def list_all(self, places: Sequence[Path]) -> list[Listing]:
+        """List the utterances of data directories."""
+        # Labels in a file of the data directory have their lengths of the features.
+        # The index keeps lengths of alignments, which are known without a look at features.
+        index = None if task_of(self.config).labels.file else self.index
+        list_directory = partial(index_utterances, index=index) if index else list_utterances
+        return [
+            list_directory(place, self.alignments, self.open_pipe, moves=self.config.data.moves)
+            for place in places
+        ]
+
+    def report_unlisted(
+        self, joined: Listing, directories: Sequence[Path], paths: Sequence[Path]
+    ) -> None:
+        """Report utterances without features or alignment; InputError where none has both."""
+        source, total = task_of(self.config).labels, joined.total
+        self._report("features", directories, total, joined.without_features)
+        self._report(source.noun, paths, total, joined.without_alignment)
+        if not joined.lengths:
+            raise InputError(
+                f"{self.name}: none of the {total} utterances of {_join(directories)} has"
+                f" {source.singular} in {_join(paths)}; name those of these utterances as"
+                f" {source.key.format(set=self.name)}"
+            )
+
+    def add_streams(self, streams: dict[str, Features], joined: Listing) -> Mapping[str, int]:
+        """Open the further streams beside the features, and return who has all of them."""
+        lengths = joined.lengths
+        for stream in self.config.data.train.stream_names:
+            places = locate_all(self.config.data, self.name, "streams", stream)
+            # Lengths of other streams differ where they are subsampled: only the tables are taken.
+            table = join_listings(self.list_all(places)).data
+            streams[stream] = _open_features(self.config, stream, table, self.open_pipe)
+            check_speakers(streams[FEATURES], streams[stream], lengths)
+            report = partial(self._report, describe_stream(stream), places, joined.total)
+            lengths = _intersect(lengths, table.feats or {}, report)
+        return lengths
+
+    def open_labels(
+        self, lengths: Mapping[str, int], total: int
+    ) -> tuple[dict[str, Labels], Mapping[str, int]]:
+        """Open the further label sets, and return with them who has all of them."""
+        labels: dict[str, Labels] = {}
+        for label in self.config.data.train.label_names:
+            places = locate_all(self.config.data, self.name, "labels", label)
+            labels[label] = join_labels([open_labels(path, self.index) for path in places])
+            report = partial(self._report, f"labels of {label}", places, total)
+            lengths = _intersect(lengths, labels[label].lengths, report)
+            check_lengths(self.alignments, labels[label], lengths)
+        return labels, lengths
+
+    def _report(self, what: str, places: Sequence[Path], total: int, skipped: list[str]) -> None:
+        reason = f"{self.name}: no {what} in {_join(places)}"
+        report_skipped(reason, skipped, total, self.config.data.max_skipped)
 
 
 def _join(places: Sequence[Path]) -> str:

@@ -174,7 +174,7 @@ def _check_inputs(
     mask_BDH: Tensor | None,
     tensors: Sequence[Tensor],
 ) -> dict[str, Any]:
-    """What the forward pass reads, by members of `library.Job`; ValueError for what does not fit.
+    """Inputs of the forward pass by members of `library.Job`; ValueError for what does not fit.
 
     tensors: initial states, and coefficients where there are some.
     """
