@@ -89,13 +89,13 @@ def export_program(
     plain: ExportableNetwork = network.plain_step() if step else network.plain()
     plain.exact_head = exact_head
     examples = _examples(network, step=step)
-    one, *others = [frames] * len(examples)
+    further = [frames] * (len(examples) - 1)
     example: tuple[Any, ...] = tuple(examples)
-    shapes: tuple[Any, ...] = (one, tuple(others)) if others else (one,)
+    shapes: tuple[Any, ...] = (frames, tuple(further)) if further else (frames,)
     if step:
         states = [torch.zeros_like(state) for layer in plain.model.begin() for state in layer]
-        example = (examples if others else examples[0], torch.tensor(True), states)
-        shapes = ([one, *others] if others else one, None, [None] * len(states))
+        example = (examples if further else examples[0], torch.tensor(True), states)
+        shapes = ([frames, *further] if further else frames, None, [None] * len(states))
     with _quiet():
         return torch.export.export(plain, example, dynamic_shapes=shapes)
 
@@ -103,21 +103,21 @@ def export_program(
 def describe(
     network: LogLikelihoods, *, step: bool = False, quantize: bool = False
 ) -> dict[str, str]:
-    """What stands in the metadata: what goes in and comes out, and where it is from."""
+    """The metadata of a program: its inputs and outputs, and the network that it is of."""
     streams = {
         name: {"features": _width(end, step=step), "front_end": _describe_front_end(end)}
         for name, end in network.front_ends.items()
     }
-    first = next(iter(streams.values()))
+    main = next(iter(streams.values()))
     layers = network.model.architecture["layers"]
     units = dict.fromkeys(str(layer.get("unit", layer["kind"])) for layer in layers)
     return {
         "bayes_asr": __version__,
         "unit": ", ".join(units),
         "layers": json.dumps([layer.get("units", layer["kind"]) for layer in layers]),
-        "features": str(first["features"]),
+        "features": str(main["features"]),
         "pdfs": str(len(network.log_priors)),
-        "front_end": json.dumps(first["front_end"]),
+        "front_end": json.dumps(main["front_end"]),
         **({"streams": json.dumps(streams)} if len(streams) > 1 else {}),
         "form": "step" if step else "utterance",
         "weights": "int8" if quantize else "float32",
@@ -130,13 +130,13 @@ def _state_names(network: LogLikelihoods) -> list[str]:
 
 
 def _examples(network: LogLikelihoods, *, step: bool = False) -> list[Tensor]:
-    """What is traced of each stream."""
+    """Example inputs of each stream, for tracing."""
     ends = network.front_ends.values()
     return [torch.zeros(EXAMPLE, _width(front_end, step=step)) for front_end in ends]
 
 
 def _width(front_end: FrontEnd, *, step: bool) -> int:
-    """How many values of a stream go in at each frame."""
+    """The width of the input of a stream."""
     if step or front_end.subsampling != 1:  # whose deltas and context the caller appends
         return front_end.size
     return front_end.stored_size
@@ -166,8 +166,8 @@ def _quantize(model: Any) -> Any:
     from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    with TemporaryDirectory() as folder, _quiet():
-        folded, path = Path(folder, "folded.onnx"), Path(folder, "int8.onnx")
+    with TemporaryDirectory() as directory, _quiet():
+        folded, path = Path(directory, "folded.onnx"), Path(directory, "int8.onnx")
         options = SessionOptions()  # recurrent weights become constants in the body of a loop
         options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.optimized_model_filepath = str(folded)
@@ -203,11 +203,11 @@ def _forget_sources(graph: Any) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep back what torch and ONNX Runtime say to their own developers."""
-    before = logging.root.manager.disable
+    level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(before)
+        logging.disable(level)

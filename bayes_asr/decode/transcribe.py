@@ -39,14 +39,14 @@ from bayes_asr.nn import beam_search
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
-UNSEEN = 0.05  # of what was looked at for a label, the share before its begin, and after its end
+TAIL = 0.05  # of the attention for a label: the share before its begin, and after its end
 
 Streams = Mapping[str, np.ndarray]
 """Features, or statistics of a speaker, by stream."""
 
 
 @dataclass(frozen=True)
-class HeardWord:
+class RecognisedWord:
     """A word (or phone) with its begin and end in seconds, and its posterior."""
 
     word: str
@@ -57,16 +57,16 @@ class HeardWord:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was heard in a file of so many seconds."""
+    """The words recognised in a file of so many seconds."""
 
     file: str
     seconds: float
-    words: list[HeardWord]
+    words: list[RecognisedWord]
 
 
 @dataclass(frozen=True)
 class Recogniser:
-    """A run, ready to hear: features to words at the weights that were chosen on dev."""
+    """A run, ready to recognise: features to words at the weights that were chosen on dev."""
 
     network: LogLikelihoods
     graph: DecodingGraph
@@ -74,10 +74,10 @@ class Recogniser:
     options: SearchOptions
     weights: Weights
     engine: Engine
-    speech: Pronouncer | None
+    pronouncer: Pronouncer | None
     """How words are said, to find their times; None where the graph's folder does not say it."""
 
-    def hear(self, name: str, features: Streams, cmvn: Streams) -> list[HeardWord]:
+    def recognise(self, name: str, features: Streams, cmvn: Streams) -> list[RecognisedWord]:
         """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them; both
         by stream.
         """
@@ -89,77 +89,77 @@ class Recogniser:
             )
         if not result.reached_final:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
-        heard = decode_risk(result.lattice, *self.weights, change_words=False).words
-        words = [self.words[timed.word] for timed in heard]
-        spans = self._spans(name, words, loglikes) or [(one.start, one.end) for one in heard]
+        hypothesis = decode_risk(result.lattice, *self.weights, change_words=False).words
+        words = [self.words[timed.word] for timed in hypothesis]
+        spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
         shift = FRAME_SHIFT * self.network.model.output_stride
         return [
-            HeardWord(
+            RecognisedWord(
                 word,
                 round(shift * float(start), 3),
                 round(shift * float(end), 3),
-                round(one.confidence, 4),
+                round(timed.confidence, 4),
             )
-            for one, word, (start, end) in zip(heard, words, spans, strict=True)
+            for timed, word, (start, end) in zip(hypothesis, words, spans, strict=True)
         ]
 
-    def _spans(
+    def _align(
         self, name: str, words: list[str], loglikes: np.ndarray
     ) -> list[tuple[float, float]] | None:
         """Frames of the words by forced alignment: words of a lattice have no exact times."""
-        if self.speech is None:
+        if self.pronouncer is None:
             return None
         options = AlignOptions(self.options.acoustic_scale)
         try:
-            aligned = align_utterance(name, words, loglikes, self.speech, options, self.engine)
-            return [*word_spans(words, aligned.transition_ids, self.speech)]
+            aligned = align_utterance(name, words, loglikes, self.pronouncer, options, self.engine)
+            return [*word_spans(words, aligned.transition_ids, self.pronouncer)]
         except InputError as error:
             LOGGER.warning("%s; times are rough", error)
             return None
 
 
 @dataclass(frozen=True)
-class WritingRecogniser:
-    """A run with a decoder, ready to hear: features to the labels that it writes."""
+class GeneratingRecogniser:
+    """A run with a decoder, ready to recognise: features to the labels that it writes."""
 
-    writer: SequenceGenerator
+    generator: SequenceGenerator
     beam_width: int
     length_penalty: float
 
-    def hear(self, name: str, features: Streams, cmvn: Streams) -> list[HeardWord]:
+    def recognise(self, name: str, features: Streams, cmvn: Streams) -> list[RecognisedWord]:
         """As of `Recogniser`: the probability of a label is that after the labels before, its time
         where nine tenths of the attention for it lie.
         """
-        encoded_MH = self.writer(features, cmvn)
+        encoded_MH = self.generator(features, cmvn)
         frames = len(next(iter(features.values())))
-        found = beam_search.search(
-            self.writer.decoder,
+        hypothesis = beam_search.search(
+            self.generator.decoder,
             encoded_MH,
             width=self.beam_width,
-            max_length=self.writer.decoder.max_length(frames),
+            max_length=self.generator.decoder.max_length(frames),
             length_penalty=self.length_penalty,
         )
-        rated = self.writer.label_probabilities(encoded_MH, found.labels)
-        whole = FRAME_SHIFT * frames
-        if self.writer.decoder.attention is None:
+        rated = self.generator.label_probabilities(encoded_MH, hypothesis.labels)
+        seconds = FRAME_SHIFT * frames
+        if self.generator.decoder.attention is None:
             LOGGER.warning("%s: a decoder without attention knows no times; those are of all", name)
-            spans = [(0.0, whole)] * len(rated)
+            spans = [(0.0, seconds)] * len(rated)
         else:
-            spans = [_find_span(weights.numpy(), whole) for weights in found.weights_LT[:-1]]
+            spans = [_find_span(weights.numpy(), seconds) for weights in hypothesis.weights_LT[:-1]]
         return [
-            HeardWord(label, round(start, 3), round(end, 3), round(probability, 4))
+            RecognisedWord(label, round(start, 3), round(end, 3), round(probability, 4))
             for label, (start, end), probability in zip(
-                self.writer.name_labels(found), spans, rated, strict=True
+                self.generator.name_labels(hypothesis), spans, rated, strict=True
             )
         ]
 
 
 def _find_span(weights_M: np.ndarray, seconds: float) -> tuple[float, float]:
-    """Begin and end of what was looked at, by the weights of frames that so many seconds have."""
-    seen = weights_M.cumsum()
-    first, last = np.searchsorted(seen, [UNSEEN, 1 - UNSEEN])
+    """Begin and end of a label by its attention weights [M], over frames of so many seconds."""
+    cumulative = weights_M.cumsum()
+    begin, end = np.searchsorted(cumulative, [TAIL, 1 - TAIL])
     step = seconds / len(weights_M)
-    return step * int(first), step * (min(int(last), len(weights_M) - 1) + 1)
+    return step * int(begin), step * (min(int(end), len(weights_M) - 1) + 1)
 
 
 def transcribe(
@@ -189,22 +189,22 @@ def transcribe(
     refused: list[str] = []
     sounds = []
     for file in files:
-        with _noting(refused):
-            sounds.append(_listen(str(file), analyses, channel))
+        with _collect_errors(refused):
+            sounds.append(_compute_features(str(file), analyses, channel))
     for name, front_end in network.front_ends.items():
         if front_end.cmvn != "none" and sounds:
             _normalise(name, front_end.cmvn, sounds, one_speaker=one_speaker)
-    heard = []
+    transcripts = []
     for sound in sounds:
-        with _noting(refused):
-            words = recogniser.hear(sound.file, sound.features, sound.statistics)
-            heard.append(Transcript(sound.file, round(sound.seconds, 3), words))
-    return heard, refused
+        with _collect_errors(refused):
+            words = recogniser.recognise(sound.file, sound.features, sound.statistics)
+            transcripts.append(Transcript(sound.file, round(sound.seconds, 3), words))
+    return transcripts, refused
 
 
 @contextmanager
-def _noting(refused: list[str]) -> Iterator[None]:
-    """Note what is wrong with a file, that the others are heard all the same."""
+def _collect_errors(refused: list[str]) -> Iterator[None]:
+    """Collect the error of a file, so that the others are recognised all the same."""
     try:
         yield
     except InputError as error:
@@ -212,7 +212,7 @@ def _noting(refused: list[str]) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Sound:
+class _SoundFeatures:
     """Features [T, F] of a file of so many seconds, and statistics of its speaker, by stream."""
 
     file: str
@@ -221,12 +221,14 @@ class _Sound:
     statistics: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def _normalise(name: str, cmvn: str, sounds: Sequence[_Sound], *, one_speaker: bool) -> None:
+def _normalise(
+    name: str, cmvn: str, sounds: Sequence[_SoundFeatures], *, one_speaker: bool
+) -> None:
     """Add the statistics of a stream to all sounds."""
     features = [sound.features[name] for sound in sounds]
     of_all = cmvn_statistics(features) if one_speaker else None
-    for sound, own in zip(sounds, features, strict=True):
-        sound.statistics[name] = cmvn_statistics([own]) if of_all is None else of_all
+    for sound, matrix in zip(sounds, features, strict=True):
+        sound.statistics[name] = cmvn_statistics([matrix]) if of_all is None else of_all
     LOGGER.info(
         "normalised (%s) over %s",
         cmvn,
@@ -234,20 +236,23 @@ def _normalise(name: str, cmvn: str, sounds: Sequence[_Sound], *, one_speaker: b
     )
 
 
-def _listen(file: str, analyses: Mapping[str, Analysis], channel: Channel | None) -> _Sound:
+def _compute_features(
+    file: str, analyses: Mapping[str, Analysis], channel: Channel | None
+) -> _SoundFeatures:
     """Compute the features of all streams, as far as all of them go."""
-    read, rate = read_audio(file, channel)
+    samples, rate = read_audio(file, channel)
     rates = dict.fromkeys(analysis.sample_rate for analysis in analyses.values())
-    samples = {wanted: bring_to_rate(read, rate, wanted, file) for wanted in rates}
-    features = {name: one(samples[one.sample_rate]) for name, one in analyses.items()}
+    resampled = {target: bring_to_rate(samples, rate, target, file) for target in rates}
+    features = {name: make(resampled[make.sample_rate]) for name, make in analyses.items()}
     frames = min(map(len, features.values()))
     if not frames:
-        raise InputError(f"{file}: {len(read) / rate:.3f} s of sound hold no frame of 0.025 s")
-    return _Sound(file, len(read) / rate, {name: x[:frames] for name, x in features.items()})
+        raise InputError(f"{file}: {len(samples) / rate:.3f} s of sound hold no frame of 0.025 s")
+    features = {name: x[:frames] for name, x in features.items()}
+    return _SoundFeatures(file, len(samples) / rate, features)
 
 
 def _analysis(run: Path, name: str, network: LogLikelihoods, config: Config) -> Analysis:
-    """What makes the features of a stream of sound, or InputError saying what is missing."""
+    """The analysis that makes a stream of sound, or InputError saying what is missing."""
     front_end = network.front_ends[name]
     if front_end.subsampling != 1:
         raise InputError(
@@ -291,27 +296,29 @@ def _recogniser(
     config: Config,
     weights: Weights | None,
     other_graph: Path | None,
-) -> Recogniser | WritingRecogniser:
+) -> Recogniser | GeneratingRecogniser:
     if isinstance(network, SequenceGenerator):
         if weights or other_graph:
             raise InputError(
                 f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip"
                 " and --graph"
             )
-        return WritingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
+        return GeneratingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
     graph = other_graph or locate(config.data.graph, config.data, "graph")
     model = task_of(config).locate_model()
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
     weights = weights or _choose_weights(run, graph, search, is_other=bool(other_graph))
-    (chosen,) = pair_weights(*([weight] for weight in weights))
-    speech = None
+    (chosen_weights,) = pair_weights(*([weight] for weight in weights))
+    pronouncer = None
     try:
-        speech = read_pronouncer(graph, model)
+        pronouncer = read_pronouncer(graph, model)
     except (InputError, OSError) as error:
         LOGGER.warning("%s; times are rough", error)
     graph_network = load_decoding_graph(graph, model)
-    return Recogniser(network, graph_network, words, search, chosen, choose_engine(), speech)
+    return Recogniser(
+        network, graph_network, words, search, chosen_weights, choose_engine(), pronouncer
+    )
 
 
 def _choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: bool) -> Weights:
@@ -326,24 +333,26 @@ def _choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: 
         raise InputError(
             f"{path}: no LM weight is chosen on dev yet; score the run, or give --lmwt"
         )
-    own = 1 / search.acoustic_scale, 0.0
-    said = f"LM weight {own[0]:g} (1 / decode.acoustic_scale) and penalty 0 with {graph}"
+    default = 1 / search.acoustic_scale, 0.0
+    description = f"LM weight {default[0]:g} (1 / decode.acoustic_scale) and penalty 0 with {graph}"
     if not is_scored:
-        LOGGER.warning("%s: no LM weight is chosen on dev; --lmwt gives another", said)
-        return own
+        LOGGER.warning("%s: no LM weight is chosen on dev; --lmwt gives another", description)
+        return default
     score = read_scores(path)[0]
-    chosen = float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
+    tuned = float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
     now = describe_search(graph, search)
     if score.decoded and not has_same_graph(score.decoded, now):
         LOGGER.warning(
             "%s: dev chose %g with another graph, %s; --lmwt gives another",
-            *(said, chosen[0], score.decoded.get("graph")),
+            *(description, tuned[0], score.decoded.get("graph")),
         )
-        return own
+        return default
     if not score.decoded and is_other:
-        LOGGER.warning("%s: %s does not say with which graph dev chose %g", said, path, chosen[0])
-        return own
-    apart = describe_differences(score.decoded, now) if score.decoded else ""
-    if apart:
-        LOGGER.warning("dev chose LM weight %g with other settings: %s", chosen[0], apart)
-    return chosen
+        LOGGER.warning(
+            "%s: %s does not say with which graph dev chose %g", *(description, path, tuned[0])
+        )
+        return default
+    differences = describe_differences(score.decoded, now) if score.decoded else ""
+    if differences:
+        LOGGER.warning("dev chose LM weight %g with other settings: %s", tuned[0], differences)
+    return tuned
