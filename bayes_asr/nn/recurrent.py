@@ -156,7 +156,8 @@ class RecurrentLayer(Layer):
             and not exporting
             and (self.W.batch_invariant or len(x_TF) >= SHORTEST_RUN)
         ):
-            h = self._run(self.cell, terms, mask, frames, (False,), state)
+            recurrence = Recurrence(self.cell, frames, (False,), terms, self.V, mask, state)
+            h = self._unroll(recurrence)
             return self._hand_on(h), (h[-1:],)
         h, state = step_through(self.cell, terms, self.V, mask, frames, state)
         return self._hand_on(h), state
@@ -201,7 +202,8 @@ class RecurrentLayer(Layer):
         backwards = (False, True)[: self.directions]
         B = len(frames.lengths)
         initial = self._initial(self.cell, B)
-        h = self._run(self.cell, terms_NSX, mask, frames, backwards, initial)
+        recurrence = Recurrence(self.cell, frames, backwards, terms_NSX, self.V, mask, initial)
+        h = self._unroll(recurrence)
         if self.training:  # nor is torch.export to see that no gradient is wanted there
             self.cell.observe(h, mask, frames)
         message = self.cell.backward_message()
@@ -210,19 +212,14 @@ class RecurrentLayer(Layer):
         # Smoothing adds a recurrence over the same terms in the other order of time.
         forwards = tuple(not back for back in backwards)
         initial = self._initial(message, B)
-        return h + self._run(message, terms_NSX, mask, frames, forwards, initial)
+        return h + self._unroll(
+            recurrence._replace(cell=message, backwards=forwards, initial_BDH=initial)
+        )
 
-    def _run(
-        self,
-        cell: Cell,
-        terms: Tensor,
-        mask: Tensor | None,
-        frames: PackedFrames,
-        backwards: tuple[bool, ...],
-        initial: State,
-    ) -> Tensor:
-        backend = choose_backend(cell, self.W.weight, fused=self.fused)
-        return backend.unroll(Recurrence(cell, frames, backwards, terms, self.V, mask, initial))
+    def _unroll(self, recurrence: Recurrence) -> Tensor:
+        """States h [N, D, H] of a recurrence, by the fastest code for it."""
+        backend = choose_backend(recurrence.cell, self.W.weight, fused=self.fused)
+        return backend.unroll(recurrence)
 
     def _initial(self, cell: Cell, sequences: int) -> State:
         """Each state before the first frame [B, D, H]."""
