@@ -104,7 +104,7 @@ def _draw_curves(axes: Axes, chart: CurveChart, part: str, start: int) -> None:
         )
     axes.set_title("training data" if part == "train" else part, fontsize=10)
     axes.set_xlabel("epoch")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
 
 

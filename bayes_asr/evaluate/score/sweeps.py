@@ -203,6 +203,28 @@ class TimedSweep:
         return None
 
 
+class CountedSweep:
+    """A set whose errors are counted elsewhere and stored, for all weights and conventions."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.name, self.weights, self.unknown = sweep.name, sweep.weights, sweep.unknown
+        self._counted: dict[tuple[Weights, Convention], list[UtteranceScore]] = {}
+
+    def store(
+        self,
+        weights: Weights,
+        conventions: Sequence[Convention],
+        scores: Sequence[list[UtteranceScore]],
+    ) -> None:
+        """Store the utterances at some weights, by convention."""
+        for convention, utterances in zip(conventions, scores, strict=True):
+            self._counted[weights, convention] = utterances
+
+    def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
+        """Every utterance of the reference against its hypothesis at these weights."""
+        return self._counted[weights, convention]
+
+
 def choose_weights(sweep: Sweep, convention: Convention) -> Weights:
     """The weights with the fewest errors; of equals the smaller LM weight, then penalty."""
 

@@ -1,0 +1,381 @@
+"""Error rates of a decoded run: its texts, or words with times out of its lattices, are counted
+against the references of its data.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Literal
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import find_files, is_there, together, writing
+from bayes_asr.base.programs import find_nist_program, open_pipe
+from bayes_asr.base.shards import Mapper
+from bayes_asr.config.schema import Config
+from bayes_asr.data.corpus.sets import stream_dirs
+from bayes_asr.data.directories import data_with_stm, locate, locate_streams
+from bayes_asr.data.features.streams import report_lacking
+from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
+from bayes_asr.decode.lattices.rescore import write_ctm_at
+from bayes_asr.decode.search.options import SearchOptions
+from bayes_asr.decode.search.search_record import (
+    describe_differences,
+    describe_search,
+    read_record,
+)
+from bayes_asr.evaluate.score.conventions import Convention, choose_conventions
+from bayes_asr.evaluate.score.counts import ErrorCounts
+from bayes_asr.evaluate.score.glm import filter_words, find_glm, read_glm
+from bayes_asr.evaluate.score.hubscr import count_by_hubscr
+from bayes_asr.evaluate.score.phones import PhoneMap, timit_map
+from bayes_asr.evaluate.score.run_scores import SETS, RunScores
+from bayes_asr.evaluate.score.scores import Score, UtteranceScore, write_scores
+from bayes_asr.evaluate.score.sweeps import (
+    CountedSweep,
+    Reference,
+    SetPaths,
+    Sweep,
+    TextSweep,
+    TimedSweep,
+    Weights,
+    check_same_utterances,
+    find_hypotheses,
+    score_sweeps,
+)
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import read_symbols, read_text, write_lines
+from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.checkpoint import CONFIG
+
+TABLES = ("stm", "utt2spk", "segments", "reco2file_and_channel")
+NO_WORD = re.compile(r"<.*>|\[.*\]")
+Scorer = Literal["auto", "native", "nist"]
+
+
+@dataclass(frozen=True)
+class Ctms(Mapping[Weights, Path]):
+    """The CTM of a set at each pair of weights, made from its lattices when it is first asked for.
+
+    `weights` are those that the set was decoded at; `words` is the words.txt of its graph;
+    `frame_shift`: seconds from one frame of the lattices to the next.
+    """
+
+    weights: tuple[Weights, ...]
+    lattices: tuple[Path, ...]
+    words: Path
+    glm: Path
+    directory: Path
+    places: Mapping[str, Place] | None
+    nj: int
+    frame_shift: float = FRAME_SHIFT
+
+    def __post_init__(self) -> None:
+        """Remove what an earlier scoring left: its lattices may have been others."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for stale in self.directory.glob("*.ctm"):
+            stale.unlink()
+
+    def __getitem__(self, weights: Weights) -> Path:
+        if weights not in self.weights:
+            raise KeyError(weights)
+        path = self._find_path(weights)
+        if not path.exists():
+            everything = path.with_suffix(".all")
+            write_ctm_at(
+                weights,
+                self.lattices,
+                self.words,
+                everything,
+                self.places,
+                self.nj,
+                self.frame_shift,
+            )
+            write_lines(iter_scored_lines(everything, self.glm), path)
+            everything.unlink()
+        return path
+
+    def store(self, weights: Weights, ctm: bytes) -> None:
+        """Write a CTM that another process has made."""
+        with writing(self._find_path(weights)) as file:
+            file.write(ctm)
+
+    def _find_path(self, weights: Weights) -> Path:
+        return self.directory / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
+
+    def __iter__(self) -> Iterator[Weights]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+def iter_scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
+    """The lines of a CTM without `<unk>`, noises `[noise]`, and words that a rule deletes.
+
+    So does Kaldi's local/score_asclite.sh, as csrfilt leaves the confidence of a deleted word as a
+    word.
+    """
+    rules = read_glm(glm, "hyp")
+    for _, fields in iter_lines(ctm):
+        word = fields[4]
+        if not NO_WORD.fullmatch(word) and filter_words(word, rules):
+            yield " ".join(fields)
+
+
+def find_unheard(config: Config, name: str, text: Path, decode: Path) -> set[str]:
+    """The utterances of a set that need no hypothesis, as they have no features; they are named.
+
+    Features are looked at only where a hypothesis is missing: nothing else needs them any more.
+    """
+    decoded = {utt for path in find_files(decode, "words*.txt")[:1] for utt in read_text(path)}
+    if read_text(text).keys() <= decoded or not all(
+        is_there(directory / "feats.scp") for directory in locate_streams(config.data, name)
+    ):
+        return set()
+    return report_lacking(stream_dirs(config, name, open_pipe), config.data.max_skipped)
+
+
+class TimedSet:
+    """One decoded set of a run whose configuration has score.glm."""
+
+    def __init__(
+        self, run: Path, name: str, config: Config, nj: int = 1, out: Path | None = None
+    ) -> None:
+        """Find the STM, the rules and the lattices; every utterance of the data that has features
+        must be decoded.
+
+        CTMs are made in `out`/ctm_SET, by default of the run.
+        """
+        self.run, self.name, self.config = run, name, config
+        self.data = data_with_stm(config.data, name)
+        decode = run / f"decode_{name}"
+        files = find_hypotheses(decode)
+        texts = self.data / "text"
+        if is_there(texts):
+            hypotheses = next(iter(files.values()))
+            reference = Reference(
+                read_text(texts), unheard=find_unheard(config, name, texts, decode)
+            )
+            check_same_utterances(reference, read_text(hypotheses), hypotheses)
+        lattices = tuple(find_files(decode, "lat.*.gz"))
+        if not lattices:
+            raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
+        words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
+        self.ctms = Ctms(
+            tuple(files),
+            lattices,
+            words,
+            self.glm,
+            (out or run) / f"ctm_{name}",
+            read_places(self.data),
+            nj,
+            FRAME_SHIFT * task_of(config).output_stride,
+        )
+
+    @cached_property
+    def glm(self) -> Path:
+        """The rules: the project's own, or a file, relative to data.dir."""
+        return find_glm(str(self.config.score.glm), Path(self.config.data.dir))
+
+    @cached_property
+    def phones(self) -> PhoneMap:
+        """The folding of phones before counting."""
+        folded = self.config.score.phone_map
+        return timit_map(folded) if folded else {}
+
+    @cached_property
+    def sweep(self) -> TimedSweep:
+        """The set at all weights."""
+        return TimedSweep(self.name, self.data / "stm", self.glm, self.phones, self.ctms)
+
+    def count_by_hubscr(self, score: Score) -> dict[str, ErrorCounts]:
+        """The counts of NIST's hubscr for each speaker, at the weights of the score.
+
+        Its listings stay in RUN/hubscr_SET/CONVENTION.
+        """
+        ctm = self.ctms[score.weights]
+        listings = self.run / f"hubscr_{self.name}" / score.convention
+        return count_by_hubscr(
+            self.data / "stm", ctm, self.glm, self.phones, score.optional, listings
+        )
+
+
+@dataclass(frozen=True)
+class DecodedRun:
+    """A run directory and its decoded sets, `dev` among them."""
+
+    path: Path
+    config: Config
+    sets: Sequence[str]
+
+    def score(
+        self, out: Path, mapper: Mapper | None, nj: int, scorer: Scorer, *, oracle: bool
+    ) -> RunScores:
+        """Score all sets and write score_SET.json into the run.
+
+        out: where CTMs are made; mapper: shares the counting among jobs; nj: processes without it;
+        scorer: whether NIST's hubscr counts too: where it is installed, never, or always.
+        """
+        options = self.config.score
+        timed, sweeps = dict[str, TimedSet](), dict[str, Sweep]()
+        conventions = choose_conventions(options.metric, options.conventions, self._read_vocabulary)
+        for name in self.sets:
+            if options.glm:
+                timed[name] = TimedSet(self.path, name, self.config, 1 if mapper else nj, out)
+                sweeps[name] = timed[name].sweep
+            else:
+                sweeps[name] = self._find_texts(name)
+        if mapper:
+            # The weights at which other sets are counted are known only when dev is scored.
+            shared = {name: sweeps[name] for name in (self.sets if oracle else ["dev"])}
+            sweeps |= _count_in_shards(mapper, shared, timed, conventions)
+        count = partial(
+            score_sweeps,
+            sweeps,
+            options.metric,
+            options.costs,
+            conventions=conventions,
+            glm=options.glm,
+        )
+        scores = count()
+        self._write(scores)
+        return RunScores(
+            scores,
+            count(oracle=True) if oracle else {},
+            _count_by_nist(timed, scores, scorer),
+            sorted({lm_weight for lm_weight, _ in sweeps["dev"].weights}),
+        )
+
+    def _write(self, scores: Mapping[str, Sequence[Score]]) -> None:
+        with together(self.path):
+            for name, of_set in scores.items():
+                record = read_record(self.path / f"decode_{name}")
+                recorded = [
+                    replace(score, decoded=record, cluster=self.config.score.cluster)
+                    for score in of_set
+                ]
+                write_scores(recorded, self.path / f"score_{name}.json")
+
+    def list_inputs(self) -> list[Path]:
+        """The files that scores depend on."""
+        data, rules = self.config.data, self.config.score.glm
+        directories = [self._find_reference(name) for name in self.sets]
+        tables = [
+            directory / table
+            for directory in directories
+            for table in (self.config.score.text, *TABLES)
+        ]
+        by_time = (
+            [Path(data.dir, rules), locate(data.graph, data, "words") / "words.txt"]
+            if rules
+            else []
+        )
+        outputs = [
+            path
+            for name in self.sets
+            for kind in ("words.lmwt*.txt", "lat.*.gz")
+            for path in sorted((self.path / f"decode_{name}").glob(kind))
+        ]
+        return [self.path / CONFIG, *by_time, *tables, *outputs]
+
+    def search_warnings(self) -> Iterator[str]:
+        """Say where dev picks the LM weight for another search than a set's, or the run's own."""
+        if task_of(self.config).recogniser != "decode":  # else there is no LM weight
+            return
+        records = {name: read_record(self.path / f"decode_{name}") for name in self.sets}
+        dev = records["dev"]
+        if dev is None:
+            return
+        for name, record in records.items():
+            difference = describe_differences(dev, record) if record else ""
+            if difference:
+                yield (
+                    f"dev and {name} were decoded with different settings ({difference}): the LM"
+                    f" weight that dev picks is not tuned for {name}; decode both alike"
+                )
+        try:
+            graph = locate(self.config.data.graph, self.config.data, "graph")
+            configured = describe_search(graph, SearchOptions.from_config(self.config.decode))
+        except (InputError, OSError):  # the graph may be gone: nothing needs it any more
+            return
+        difference = describe_differences(dev, configured)
+        if difference:
+            yield (
+                f"dev was decoded with other settings than the run's ({difference}): the LM weight"
+                " is for the former; decode again for the latter"
+            )
+
+    def _find_reference(self, name: str) -> Path:
+        """The data directory that a set is scored against."""
+        data = self.config.data
+        if self.config.score.glm:
+            return data_with_stm(data, name)
+        return locate(getattr(data, name).features, data, f"{name} reference")
+
+    def _read_vocabulary(self) -> set[str]:
+        """The words of the decoding graph."""
+        data = self.config.data
+        return set(read_symbols(locate(data.graph, data, "decoding graph") / "words.txt"))
+
+    def _find_texts(self, name: str) -> TextSweep:
+        data, options = self._find_reference(name), self.config.score
+        paths = SetPaths(
+            data / options.text,
+            self.path / f"decode_{name}",
+            data / "utt2spk",
+            weighted=task_of(self.config).recogniser == "decode",
+        )
+        phones = timit_map(options.phone_map) if options.phone_map else {}
+        unheard = find_unheard(self.config, name, paths.reference, paths.decode)
+        return TextSweep(name, paths, options.costs, phones, unheard)
+
+
+def open_decoded_run(path: Path, config: Config) -> DecodedRun:
+    """Find the decoded sets of a run; InputError where dev is not among them."""
+    sets = [name for name in SETS if (path / f"decode_{name}").is_dir()]
+    if "dev" not in sets:
+        verb = task_of(config).recogniser
+        raise InputError(f"{path}: no decode_dev; run bayes-asr {verb} first")
+    return DecodedRun(path, config, sets)
+
+
+def _count_in_shards(
+    mapper: Mapper,
+    sweeps: Mapping[str, Sweep],
+    timed: Mapping[str, TimedSet],
+    conventions: Sequence[Convention],
+) -> dict[str, Sweep]:
+    """The sets with their errors at all weights; CTMs that this takes are put in their places."""
+
+    def count(name: str, weights: Weights) -> tuple[list[list[UtteranceScore]], bytes]:
+        scores = [sweeps[name].utterances(weights, convention) for convention in conventions]
+        # Each job has made a CTM on its own disk, so its content goes back with the counts.
+        return scores, timed[name].ctms[weights].read_bytes() if timed else b""
+
+    items = [(name, weights) for name, sweep in sweeps.items() for weights in sweep.weights]
+    counted = {name: CountedSweep(sweep) for name, sweep in sweeps.items()}
+    for (name, weights), (scores, ctm) in zip(items, mapper(count, items), strict=True):
+        counted[name].store(weights, conventions, scores)
+        if timed:
+            timed[name].ctms.store(weights, ctm)
+    return dict(counted)
+
+
+def _count_by_nist(
+    timed: Mapping[str, TimedSet], scores: Mapping[str, list[Score]], scorer: Scorer
+) -> dict[tuple[str, str], dict[str, ErrorCounts]]:
+    try:
+        find_nist_program("hubscr.pl")
+    except InputError:
+        if scorer == "nist":
+            raise
+        return {}
+    if scorer == "native":
+        return {}
+    return {
+        (name, score.convention): timed[name].count_by_hubscr(score)
+        for name in timed
+        for score in scores[name]
+    }

@@ -1,0 +1,162 @@
+"""Comparisons of scored runs on disk: their sides are read, checked, and compared pair by pair."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.files import find_below
+from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
+from bayes_asr.evaluate.score.pairs import check_comparable
+from bayes_asr.evaluate.score.scores import Score, read_scores
+from bayes_asr.evaluate.score.statistics import Alternative
+
+
+class Side(NamedTuple):
+    """One side of a comparison: its name, its systems, and the runs of each by convention."""
+
+    name: str
+    paths: Sequence[Path]
+    systems: Sequence[Mapping[str, Sequence[Score]]]
+
+
+class PairComparison(NamedTuple):
+    """The comparison of a pair of sides, one of `pairs` that are compared.
+
+    adjusted: p of each test by Holm over the pairs; empty where there is one pair.
+    """
+
+    comparison: Comparison
+    sides: Sequence[Side]
+    adjusted: Mapping[str, float]
+    pairs: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        content = self.comparison.as_dict(self.pairs if self.adjusted else 1, self.adjusted)
+        for letter, side in zip("ab", self.sides, strict=True):
+            content[letter]["systems"] = [str(path) for path in side.paths]
+        if self.adjusted:
+            for test, entry in zip(self.comparison.tests, content["tests"], strict=True):
+                entry["adjusted_over_pairs"] = self.adjusted[test.title]
+        return content
+
+    def as_text(self) -> str:
+        """For a terminal: a sentence, both sides, power, and a table of tests."""
+        comparison = self.comparison
+        directions = {"two-sided": "", "less": "; p: A has less", "greater": "; p: A has more"}
+        lines = [
+            comparison.sentence(self.adjusted),
+            "",
+            *self._describe_sides(),
+            f"probability that B improves on A: {100 * comparison.difference.improvement:.2f} %"
+            f"{directions[comparison.alternative]}",
+            comparison.seeds_sentence(),
+            comparison.power_sentence(),
+            *([comparison.power_sentence(self.pairs)] if self.adjusted else []),
+            "",
+            *self._tabulate_tests(),
+            *comparison.warnings,
+        ]
+        return "\n".join(lines)
+
+    def _describe_sides(self) -> Iterator[str]:
+        systems = (self.comparison.a, self.comparison.b)
+        for letter, system, side in zip("AB", systems, self.sides, strict=True):
+            beta = f"{system.beta.low:.2f} to {system.beta.high:.2f}" if system.beta else "none"
+            low, high = system.bootstrap.interval
+            paths = f" of {', '.join(map(str, side.paths))}" if len(side.paths) > 1 else ""
+            runs = f" ({system.runs} runs{printable(paths)})" if system.runs > 1 else ""
+            counts = system.counts.kaldi_line(self.comparison.metric)
+            yield (
+                f"{letter} {system.name}{runs}: {counts}, 95 %: beta {beta}, "
+                f"bootstrap {low:.2f} to {high:.2f}"
+            )
+
+    def _tabulate_tests(self) -> Iterator[str]:
+        adjusted, directed = self.adjusted, self.comparison.alternative != "two-sided"
+        heading = f"{'test':30} {'units':>18} {'statistic':>10} {'p':>9}"
+        heading += f" {'two-sided':>9}" * directed + f" {'p (Holm)':>9}"
+        yield heading + f" {f'over {self.pairs} pairs':>14}" * bool(adjusted)
+        for test in self.comparison.tests:
+            line = f"{test.test:30} {test.units:>18} {test.statistic:10.3f} {test.p:9.3g}"
+            line += f" {test.two_sided:9.3g}" * directed + f" {test.adjusted:9.3g}"
+            yield line + (f" {adjusted[test.title]:14.3g}" if adjusted else "")
+
+
+def read_side(name: str, paths: Sequence[Path], set_name: str) -> Side:
+    """The scores of the systems in these folders on one set."""
+    return Side(name, paths, [_read_system(path, set_name) for path in paths])
+
+
+def _read_system(path: Path, set_name: str) -> dict[str, list[Score]]:
+    """The scores of a run, or of all runs below a folder, by convention."""
+    file = f"score_{set_name}.json"
+    below = find_below(path, file)
+    # A folder with a score file is a run, whatever lies below it.
+    files = [path / file] if path / file in below else below
+    if not files:
+        raise InputError(f"{path}: no scored run here ({file}); run bayes-asr score first")
+    runs = [{s.convention: s for s in read_scores(f)} for f in files]
+    for score_file, run in zip(files, runs, strict=True):
+        _check_conventions(runs[0], run, (str(files[0].parent), str(score_file.parent)))
+    return {convention: [run[convention] for run in runs] for convention in runs[0]}
+
+
+def compare_pairs(
+    pairs: Sequence[Sequence[Side]],
+    replicates: int,
+    seed: int,
+    alternative: Alternative,
+    *,
+    joined: bool = False,
+    as_groups: bool = False,
+) -> list[PairComparison]:
+    """Compare each pair (A, B) under each convention; Holm's correction is over the pairs.
+
+    joined: compare all A together with all B too; as_groups: as for `comparison.compare`. Raises
+    InputError where a side is not scored as the others.
+    """
+    reference = pairs[0][0]
+    for side in (side for pair in pairs for side in pair):
+        _check_side(side, reference)
+
+    def compare_sides(sides: Sequence[Side], convention: str, as_groups: bool) -> Comparison:
+        a, b = ([system[convention] for system in side.systems] for side in sides)
+        names = sides[0].name, sides[1].name
+        return compare(a, b, names, replicates, seed, alternative, as_groups=as_groups)
+
+    results: list[PairComparison] = []
+    for convention in reference.systems[0]:
+        comparisons = [compare_sides(pair, convention, as_groups) for pair in pairs]
+        adjusted = adjust_over(comparisons) if len(pairs) > 1 else [{}]
+        for comparison, pair, p in zip(comparisons, pairs, adjusted, strict=True):
+            results.append(PairComparison(comparison, pair, p, len(pairs)))
+        if joined:
+            all_a, all_b = zip(*pairs, strict=True)
+            sides = [_join("group A", all_a), _join("group B", all_b)]
+            results.append(
+                PairComparison(compare_sides(sides, convention, False), sides, {}, len(pairs))
+            )
+    return results
+
+
+def _join(name: str, sides: Sequence[Side]) -> Side:
+    paths = [path for side in sides for path in side.paths]
+    return Side(name, paths, [system for side in sides for system in side.systems])
+
+
+def _check_side(side: Side, reference: Side) -> None:
+    """Raise InputError where a system is not scored as the reference's first system."""
+    for path, system in zip(side.paths, side.systems, strict=True):
+        names = printable(str(reference.paths[0])), printable(str(path))
+        _check_conventions(reference.systems[0], system, names)
+        for convention, (score, *_) in reference.systems[0].items():
+            check_comparable(score, system[convention][0], names)
+
+
+def _check_conventions(a: Collection[str], b: Collection[str], names: tuple[str, str]) -> None:
+    if set(a) != set(b):
+        raise InputError(
+            f"{names[0]} is scored {', '.join(a)} and {names[1]} {', '.join(b)}; score both alike"
+        )
