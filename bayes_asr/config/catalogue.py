@@ -83,11 +83,11 @@ class ScheduleKind:
     open_ended: bool = False
 
 
-FRAMES_TASK = "tasks.frames.task:FramesTask"
+FRAMES_TASK = "tasks.task:FramesTask"
 
 UTTERANCE_TASKS = {
-    "classes": "tasks.classes.task:ClassesTask",
-    "sequences": "tasks.sequences.task:SequencesTask",
+    "classes": "tasks.utterances.task:ClassesTask",
+    "sequences": "tasks.utterances.task:SequencesTask",
 }
 """Tasks of utterances by the key of `data` that names a file with their labels."""
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.gmm.products import multiply
+from bayes_asr.gmm.linear_algebra import multiply
 
 
 def apply_transform(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:

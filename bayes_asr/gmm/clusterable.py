@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayes_asr.gmm.products import log
+from bayes_asr.gmm.linear_algebra import log
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.kaldi_io.mixtures import LOG_2PI
 

@@ -12,11 +12,17 @@ import scipy.sparse
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.affine import identity
-from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant
+from bayes_asr.gmm.linear_algebra import (
+    dot,
+    invert,
+    log_determinant,
+    multiply,
+    pack_size,
+    sum_scatters,
+    unpack,
+)
 from bayes_asr.gmm.occupation import Occupation, PdfWeights, iter_blocks
-from bayes_asr.gmm.products import multiply
 from bayes_asr.gmm.row_updates import update_rows
-from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.kaldi_io.mixtures import Mixtures
 
 MIN_COUNT = 500.0  # frames

@@ -8,8 +8,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.gmm.likelihood import PdfFrames, iter_posteriors
+from bayes_asr.gmm.linear_algebra import multiply
 from bayes_asr.gmm.occupation import gather
-from bayes_asr.gmm.products import multiply
 from bayes_asr.kaldi_io.mixtures import Mixtures
 
 BLOCK = 20_000  # frames that are taken together, so that many share a pdf

@@ -10,9 +10,8 @@ import scipy.sparse
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
-from bayes_asr.gmm.linear_algebra import cholesky, eigh, solve_lower
+from bayes_asr.gmm.linear_algebra import cholesky, eigh, multiply, solve_lower
 from bayes_asr.gmm.occupation import PdfWeights
-from bayes_asr.gmm.products import multiply
 
 SMOOTHING = 1e-3  # of the mean variance within classes, where these are singular
 

@@ -11,7 +11,7 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm import compiled
-from bayes_asr.gmm.products import multiply_in_numpy
+from bayes_asr.gmm.linear_algebra import multiply_in_numpy
 from bayes_asr.kaldi_io.mixtures import Mixtures
 
 

@@ -1,4 +1,4 @@
-"""Inverses, determinants and eigenvectors of small matrices, to the same bits on every processor.
+"""Products, inverses, determinants and eigenvectors, to the same bits on every processor.
 
 LAPACK works in blocks that depend on the processor. Here a matrix is eliminated row by row, and
 rotated by pairs of rows, with sums, products, quotients and roots of single elements alone.
@@ -10,6 +10,7 @@ from bayes_asr.base import elementary
 from bayes_asr.gmm import compiled
 
 EPSILON = float(np.finfo(np.float64).eps)
+CHUNK = 128  # frames whose products lie in the cache together
 SWEEPS = 40  # of rotations; some ten are enough
 
 
@@ -146,3 +147,52 @@ def _rotation(a: np.ndarray, b: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, 
     tangent = np.where(b == 0, 0.0, tangent)
     cosine = 1 / np.sqrt(tangent * tangent + 1)
     return cosine[:, None], (tangent * cosine)[:, None]
+
+
+def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product float64 [M, N] of a [M, K] and b [K, N], by C++ where that is built."""
+    a, b = (x if x.dtype == np.float32 else np.asarray(x, np.float64) for x in (a, b))
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"no product of {list(a.shape)} and {list(b.shape)}")
+    return compiled.multiply(a, b) if compiled.LIBRARY.usable else multiply_in_numpy(a, b)
+
+
+def multiply_in_numpy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The NumPy version of `multiply`, which defines its result to the bit."""
+    # Outer products in the order of K: NumPy rounds each product, then each sum, to float64.
+    total = np.zeros((len(a), b.shape[1]))
+    for column, row in zip(a.T.astype(np.float64), b.astype(np.float64), strict=True):
+        total += column[:, None] * row
+    return total
+
+
+def log(x: np.ndarray) -> np.ndarray:
+    """Natural logarithms float64 [...] of positive, normal x [...], by C++ where that is built."""
+    return compiled.log(x) if compiled.LIBRARY.usable else elementary.log(x)
+
+
+def pack_size(dim: int) -> int:
+    """Values of the upper triangle of a matrix [D, D]."""
+    return dim * (dim + 1) // 2
+
+
+def sum_scatters(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The sums over frames of w[t, j] x[t] x[t]', upper triangles [J, D (D + 1) / 2] in float64.
+
+    weights: [T, J]; x: [T, D]. Takes memory for a few frames.
+    """
+    rows, columns = np.triu_indices(x.shape[1])
+    sums = np.zeros((weights.shape[1], len(rows)))
+    for begin in range(0, len(x), CHUNK):
+        part = x[begin : begin + CHUNK].astype(np.float64)
+        products = part[:, rows] * part[:, columns]
+        sums += multiply(weights[begin : begin + CHUNK].T, products)
+    return sums
+
+
+def unpack(packed: np.ndarray, dim: int) -> np.ndarray:
+    """The symmetric matrices [J, D, D] of upper triangles [J, D (D + 1) / 2]."""
+    rows, columns = np.triu_indices(dim)
+    matrices = np.empty((len(packed), dim, dim))
+    matrices[:, rows, columns] = matrices[:, columns, rows] = packed
+    return matrices

@@ -11,12 +11,18 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
-from bayes_asr.gmm.linear_algebra import dot, invert, log_determinant
+from bayes_asr.gmm.linear_algebra import (
+    dot,
+    invert,
+    log_determinant,
+    multiply,
+    pack_size,
+    sum_scatters,
+    unpack,
+)
 from bayes_asr.gmm.occupation import PRUNING, Occupation, PdfWeights, iter_blocks
-from bayes_asr.gmm.products import multiply
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.row_updates import update_rows
-from bayes_asr.gmm.scatter import pack_size, sum_scatters, unpack
 from bayes_asr.kaldi_io.mixtures import Mixtures
 
 ITERATIONS = 200

@@ -14,7 +14,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.gmm.clusterable import merge_clusters, objective, sum_by
-from bayes_asr.gmm.products import multiply
+from bayes_asr.gmm.linear_algebra import multiply
 from bayes_asr.gmm.roots import Root, build_stub
 from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.kaldi_io.mdl import Topology, pdf_class_counts

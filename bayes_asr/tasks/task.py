@@ -100,26 +100,36 @@ class Task:
         return find("train.task_training:TaskTraining")(self)
 
 
-def refuse_labels_of_frames(config: Config) -> None:
-    """InputError for keys of labels of frames, which a task of utterances has no use for."""
-    ((key, file),) = _utterance_files(config.data).items()
-    for frame_key, value in (
-        ("data.train.labels", config.data.train.label_names),
-        ("train.target_weights", config.train.target_weights),
-        ("data.train.lattices", config.data.train.lattices),
-        ("data.chain", config.data.chain),
-    ):
-        if value:
-            raise _contradict(frame_key, key, file)
+class FramesTask(Task):
+    """The pdf of each frame, by an alignment, and what else `train.target_weights` weighs."""
+
+    def _check(self) -> None:
+        # `tri2.pdfs` and `tri2.monophones` are targets of the label set tri2.
+        trained = {target.partition(".")[0] for target in self.config.train.target_weights}
+        for name in self.config.data.train.label_names:
+            if name not in trained:
+                raise InputError(
+                    f"data.train.labels.{name} is learnt by no output: give"
+                    f" train.target_weights.{name}.pdfs a weight, or .monophones, or {name} where"
+                    " the labels are whole numbers"
+                )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weights of the losses; that of the pdfs is 1."""
+        options = self.config.train
+        weights = {"pdfs": 1.0, "monophones": options.monophone_weight, **options.target_weights}
+        return {name: weight for name, weight in weights.items() if weight}
 
 
 def refuse_labels_of_utterances(data: DataConfig, frame_key: str) -> None:
     """InputError for labels of utterances, which a task of frames has no use for."""
-    for key, file in _utterance_files(data).items():
-        raise _contradict(frame_key, key, file)
+    for key, file in utterance_files(data).items():
+        raise contradict(frame_key, key, file)
 
 
-def _contradict(frame_key: str, key: str, file: str) -> InputError:
+def contradict(frame_key: str, key: str, file: str) -> InputError:
+    """The error of a key of frames beside a key of utterances."""
     return InputError(
         f"{frame_key} is of labels of frames, but data.{key} = {file} is of utterances; set one of"
         " the two"
@@ -138,7 +148,7 @@ def refuse_pieces(options: TrainConfig, values: str) -> None:
 
 def task_of(config: Config) -> Task:
     """The task of `train.criterion`, `data.classes`, `data.sequences`; InputError as of `Task`."""
-    files = _utterance_files(config.data)
+    files = utterance_files(config.data)
     if len(files) > 1:
         both = ", and ".join(f"data.{key} is {file}" for key, file in files.items())
         raise InputError(f"{both}; a network learns one of the two: set the other to null")
@@ -149,6 +159,6 @@ def task_of(config: Config) -> Task:
     return built
 
 
-def _utterance_files(data: DataConfig) -> dict[str, str]:
+def utterance_files(data: DataConfig) -> dict[str, str]:
     """The files of data directories with labels of utterances, by their keys."""
     return {key: file for key in UTTERANCE_TASKS if (file := getattr(data, key))}

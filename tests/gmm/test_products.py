@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from bayes_asr.base import elementary
 from bayes_asr.gmm import compiled
 from bayes_asr.gmm.likelihood import divide, divide_in_numpy, score, score_in_numpy
-from bayes_asr.gmm.linear_algebra import invert
-from bayes_asr.gmm.products import log, multiply, multiply_in_numpy
+from bayes_asr.gmm.linear_algebra import invert, log, multiply, multiply_in_numpy
 from bayes_asr.gmm.row_updates import update_rows, update_rows_in_numpy
 from tests.support.places import ROOT
 

@@ -1,7 +1,7 @@
 """Rooms whose results are the same on every processor leave nothing to a library that chooses.
 
 A BLAS, LAPACK, NumPy's exponentials and the C library's take another code on another processor, and
-round otherwise. `elementary`, `gmm/products.py` and `gmm/linear_algebra.py` stand for them.
+round otherwise. `elementary`, `gmm/linear_algebra.py` and `gmm/linear_algebra.py` stand for them.
 """
 
 import ast

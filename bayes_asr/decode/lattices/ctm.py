@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.sound.segments import read_segments
 from bayes_asr.decode.lattices.mbr import TimedWord
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import write_lines
+from bayes_asr.kaldi_io.text import read_segments, write_lines
 
 FRAME_SHIFT = 0.01
 

@@ -1,4 +1,4 @@
-"""Criterion of lattice-free MMI over a batch, for the training loop."""
+"""Training by lattice-free MMI: its criterion over a batch, and the sets that it reads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,15 @@ import torch
 from torch import Tensor
 
 from bayes_asr.config.training_keys import ChainConfig
-from bayes_asr.nn.criteria import Cost
+from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.nn.criteria import Cost, Criterion
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi
+from bayes_asr.tasks.chain.targets import add_numerators, declare_targets, read_chain
+from bayes_asr.train.task_training import TaskTraining
 
 
 class LatticeFree:
@@ -50,3 +54,20 @@ class LatticeFree:
         )
         mmi = torch.tensor(objective.mmi / frames, dtype=torch.float64)
         return Cost(objective.loss / frames, mmi, torch.tensor(objective.errors))
+
+
+class ChainTraining(TaskTraining):
+    """Numerators of the alignments, against the denominator graph of `data.chain`."""
+
+    def complete(self, name: str, data: LabelledSet, index: Index) -> LabelledSet:
+        """The set `name` with numerators as its only targets; InputError without any."""
+        return add_numerators(self.config, name, data, index)
+
+    def declare(self, data: LabelledSet) -> LabelledSet:
+        """A set with these targets; InputError where tree, graph and alignments disagree."""
+        return declare_targets(self.config, data)
+
+    def build_criterion(self, log_priors: Tensor) -> Criterion:
+        """The criterion of both heads."""
+        graph = read_chain(self.config).graph
+        return LatticeFree(self.task.weights, self.config.train.chain, graph)

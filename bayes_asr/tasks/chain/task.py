@@ -6,7 +6,13 @@ from typing import Any, ClassVar
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import find
 from bayes_asr.data.directories import locate
-from bayes_asr.tasks.task import LOSS, Measure, Task, refuse_labels_of_utterances, refuse_pieces
+from bayes_asr.tasks.task import (
+    LOSS,
+    FramesTask,
+    Measure,
+    refuse_labels_of_utterances,
+    refuse_pieces,
+)
 
 CHAIN = "tree and graph of LF-MMI"
 """The folder `data.chain`, in messages."""
@@ -15,7 +21,7 @@ XENT = "xent"
 """The head that is trained by cross entropy, beside that of LF-MMI."""
 
 
-class ChainTask(Task):
+class ChainTask(FramesTask):
     """Pdfs of a tree of its own, at one of `train.chain.frame_subsampling_factor` frames."""
 
     measure: ClassVar[Measure] = LOSS
@@ -36,6 +42,7 @@ class ChainTask(Task):
                 " and graph by bayes-asr gmm chain-tree, and name their folder there"
             )
         refuse_labels_of_utterances(data, "data.chain")
+        super()._check()
 
     @property
     def weights(self) -> dict[str, float]:
@@ -59,4 +66,4 @@ class ChainTask(Task):
 
     def training(self) -> Any:
         """Training on numerators, against a denominator graph."""
-        return find("tasks.chain.training:ChainTraining")(self)
+        return find("tasks.chain.criterion:ChainTraining")(self)

@@ -4,8 +4,13 @@ from typing import Any, ClassVar
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import find
-from bayes_asr.tasks.frames.task import FramesTask
-from bayes_asr.tasks.task import LOSS, Measure, refuse_labels_of_utterances, refuse_pieces
+from bayes_asr.tasks.task import (
+    LOSS,
+    FramesTask,
+    Measure,
+    refuse_labels_of_utterances,
+    refuse_pieces,
+)
 
 
 class LatticesTask(FramesTask):

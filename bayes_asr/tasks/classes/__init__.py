@@ -1,1 +1,0 @@
-"""One class an utterance, such as its language."""

@@ -1,1 +1,0 @@
-"""Labels of frames: pdfs and phones of alignments, by cross entropy."""

@@ -1,1 +1,0 @@
-"""Sequences of labels without times, which a decoder with attention writes."""
