@@ -50,6 +50,7 @@ class Grammar:
 
     def _shorten(self, history: Ngram) -> Ngram:
         """The longest end of a history from which the model tells any word apart."""
+        # Histories of equal futures are one state: this keeps the composed lattice small.
         history = history[max(0, len(history) - self.model.order + 1) :]
         while history and history not in self._histories:
             history = history[1:]
@@ -89,6 +90,7 @@ def replace_lm(
                 change, next_histories = 0.0, histories
                 if labels[arc]:
                     change, next_histories = follow_both(words[labels[arc]], histories)
+                # Numbered when its state comes up, so that states stay sorted.
                 numbers[nextstate[arc]].setdefault(next_histories, -1)
                 arcs.append(arc)
                 changes.append(change)

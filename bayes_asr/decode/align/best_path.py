@@ -63,6 +63,7 @@ def find_best_path(
     for search in searches:
         lattice, reached = engine.search(graph, frames, search)
         if lattice is not None and reached:
+            # The graph is of one transcript: the lattice beam leaves its best path alone.
             arcs, last = engine.best_arcs(lattice)
             costs = lattice.graph[arcs].astype(np.float64) + lattice.acoustic[arcs]
             tids = lattice.ilabel[arcs]
@@ -78,6 +79,7 @@ def find_best_path(
 def _list_searches(options: AlignOptions) -> list[SearchOptions]:
     """The searches to try, one after the other."""
     widest = max(options.beam, options.retry_beam)
+    # With retry_beam, as gmm-align-compiled; then perhaps without the bounds that lost the path.
     loose = SearchOptions(options.acoustic_scale, widest, UNLIMITED, lattice_beam=NARROW)
     tight = replace(loose, min_active=options.min_active, strict=options.strict)
     searches = [replace(tight, beam=beam) for beam in sorted({options.beam, widest})]

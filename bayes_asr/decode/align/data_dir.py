@@ -220,6 +220,7 @@ def _write(
         why = f"no alignment of {data.path}"
         report_skipped(why, summary.failed, summary.utterances, max_skipped, LIMIT)
 
+    # Model, tree and phone table go beside the alignments, whose transition-ids mean nothing alone.
     lang, model, _ = pronouncer_files
     copies = (model, model.parent / "tree", find_phones_file(lang, model))
     with alone_in(out), together(out):

@@ -109,6 +109,7 @@ def build_transcript_fst(
     Raises InputError for a word that the lexicon lacks and for a transcript that nobody can say.
     """
     word_ids = [pronouncer.word_ids[pronouncer.find_word(word)] for word in words]
+    # The graph without costs depends on words alone; the model's costs are added by transition-id.
     acceptor = pronouncer.lexicon.transcript_acceptor(word_ids)
     graph = assemble(*expand_context(acceptor, pronouncer.tree), pronouncer.hmms)
     scales = transition_scale, self_loop_scale
@@ -123,6 +124,7 @@ def align_equal(words: Sequence[str], frames: int, pronouncer: Pronouncer) -> np
     if there is room. InputError where there are more states than frames. Kaldi: align-equal.
     """
     phones = [p for word in words for p in min(pronouncer.pronounce(word))[1]]
+    # With silence at both edges if its states fit, otherwise without.
     for edge in ([pronouncer.silence], []):
         tids = _state_sequence([p for p in (*edge, *phones, *edge) if p], pronouncer)
         if 0 < len(tids) <= frames:
@@ -154,6 +156,7 @@ def _state_sequence(phones: Sequence[int], pronouncer: Pronouncer) -> list[int]:
 
 def _repeat_self_loops(tids: Sequence[int], frames: int, transitions: Transitions) -> np.ndarray:
     """Divide `frames` evenly among the states that `tids` leave; self-loops follow, as in Kaldi."""
+    # Each state has its own frame; what remains is divided among states with a self-loop.
     loop = transitions.loop[transitions.state[tids]]
     lasting = np.flatnonzero(loop)
     extra = frames - len(tids)

@@ -81,6 +81,7 @@ def word_spans(
                         reached.setdefault(start + len(phone_ids), (place, start))
         backpointers.append(reached)
         ends = reached
+    # One phone may be left after the last word: a pause.
     if not ends or max(ends) < len(phones) - 1:
         raise InputError(f"the alignment is not of its {len(words)} words")
     frames = [*begins.tolist(), len(tids)]

@@ -52,6 +52,7 @@ def weigh_frames(
             matrix = features[utt]
             network.compute_prepared([matrix])
             weights = pools[name].weigh(captured["x"], captured["frames"]).numpy()
+            # Strided frames: each has the weight of its step, divided among the frames of the step.
             step = np.minimum(np.arange(len(matrix)) // stride, len(weights) - 1)
             shared = weights[step] / np.bincount(step)[step]
             yield utt, shared[:, None].astype(np.float32)

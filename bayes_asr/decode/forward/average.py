@@ -73,6 +73,7 @@ class AveragedNetwork(nn.Module):
 
     def combine(self, computed: Sequence[Tensor]) -> Tensor:
         """Log-likelihoods [T, P] by the log-posteriors of each network, each [T, P]."""
+        # A geometric mean does not add up to 1 by itself: log_softmax normalises it.
         parts_KTP = torch.stack(list(computed)).double()
         log_posteriors = self.average(parts_KTP, self.weights).log_softmax(-1)
         return KINDS[self.kind](log_posteriors, self.log_priors).float()

@@ -274,6 +274,7 @@ def _compute(
     if not isinstance(network, LogLikelihoods) or not network.speakers:
         yield from _compute_alike(network, features, utterances, chunk, frames)
         return
+    # An adapted network has parameters by speaker: only utterances of one are computed together.
     for speaker, group in groupby(utterances, features.first.speakers.__getitem__):
         network.set_speaker(speaker)
         yield from _compute_alike(network, features, group, chunk, frames)
@@ -296,6 +297,7 @@ def _compute_alike(
 
 def choose_batch_frames(networks: Iterable[Network]) -> int:
     """The frames that are computed together: fewer where a layer has many outputs."""
+    # Memory is that of the widest layer: its outputs of all frames of a batch are held at once.
     widest = max(
         (
             cast(Layer, layer).outputs
@@ -319,6 +321,7 @@ def in_chunks(
     network.check_causal()
     for utt, matrix in utterances:
         loglikes = np.empty((len(matrix), network.size), np.float32)
+        # The output is allocated once; input, hidden layers and states are of one chunk.
         states: States = []
         for start in range(0, len(matrix), chunk):
             span = slice(start, start + chunk)

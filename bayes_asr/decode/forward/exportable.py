@@ -113,6 +113,7 @@ class ExportableStep(ExportableNetwork):
         several streams. begins: whether the utterance begins here [], in which case `states` are of
         any values. states: what the call before returned, each [1, 1, H].
         """
+        # A state is the initial one where the utterance begins: no branch, which tracing would fix.
         passed = iter(states)
         previous = [
             tuple(torch.where(begins, initial, next(passed)) for initial in layer)
@@ -133,6 +134,7 @@ def inner_front_end(front_end: FrontEnd) -> FrontEnd:
 def append_context(x_TF: Tensor, *, order: int, left: int, right: int) -> Tensor:
     """Append deltas of `order`, then context, as `features.front_end.append_context`."""
     parts = [x_TF]
+    # Deltas as products with windows of frames: each order reads the features themselves.
     for weights in regression_weights(order):
         reach = len(weights) // 2
         around = torch.from_numpy(weights).to(x_TF)

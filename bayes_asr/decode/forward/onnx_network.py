@@ -47,6 +47,7 @@ class OnnxNetwork:
             ) from None
 
     def _open_stream(self, width: int, described: Mapping[str, Any]) -> FrontEnd:
+        # The file normalises; here nothing is left to subtract or divide by.
         identity = Normalisation(np.zeros(width, np.float32), np.ones(width, np.float32))
         front_end = FrontEnd(**described, normalisation=identity)
         if self._is_step or front_end.subsampling != 1:
@@ -61,6 +62,7 @@ class OnnxNetwork:
         inputs = split_streams(self.front_ends, matrix)
         if self._is_step:
             inputs["begins"] = np.array(True)
+            # Their values do not matter at a beginning; their shapes do.
             for state in self._session.get_inputs()[len(self.front_ends) + 1 :]:
                 inputs[state.name] = np.zeros(state.shape, np.float32)
         loglikes: np.ndarray = self._session.run(["loglikes"], inputs)[0]

@@ -134,9 +134,11 @@ def assemble(arcs: Sequence[WindowArc], final: Mapping[int, float], hmms: Hmms) 
     source, windows, cost, target = zip(*arcs, strict=True)
     parts = [hmms[window] for window in windows]
     exits = np.concatenate([part.exits for part in parts])
+    # Parts are laid end to end: the inner states of part i begin at first_state[i].
     counts = np.array([(len(part.arcs), part.states, len(part.exits)) for part in parts])
     part_of = np.repeat(np.arange(len(parts)), counts[:, 0])
     # Joints: the start, then pairs of a state of the arcs and a transition-state before it.
+    # A pair is one number, state * width + transition-state.
     width = len(hmms.transitions.loop)
     keys, joint_of_exit = np.unique(
         np.repeat(np.array(target), counts[:, 2]) * width + exits, return_inverse=True
@@ -157,6 +159,7 @@ def assemble(arcs: Sequence[WindowArc], final: Mapping[int, float], hmms: Hmms) 
     row = np.repeat(np.arange(len(from_state)), copies)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
     from_state = from_state[row] + nth
+    # A joint has the self-loop of the transition-state that leads to it (--reorder=true).
     loop = hmms.transitions.loop[entered_by]
     looping = np.flatnonzero(loop)
     ends = np.full(len(joined) + counts[:, 1].sum(), np.inf)

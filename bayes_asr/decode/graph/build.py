@@ -82,6 +82,7 @@ def build_graph(
     between words.
     Raises InputError for phones that the model does not have.
     """
+    # The phones of the model, without #0, #1, ... of another lexicon.
     phone_ids = {phone: number for phone, number in phones.items() if not phone.startswith("#")}
     lexicon = fit_lexicon(lang.lexicon, phone_ids, model)
     marked, most = disambiguate(lexicon)
@@ -113,6 +114,7 @@ def build_lang_graph(
         words=read_symbols(lang / "words.txt"),
         fst=read_fst(lang / "L_disambig.fst"),
     )
+    # Input labels that are no phones of the model are disambiguation symbols, or foreign.
     labels = {*lexicon.fst.ilabel.tolist()} - {0, *model.topology}
     foreign = {p for p, number in lexicon.phones.items() if number in labels and p[0] != "#"}
     if foreign:
@@ -175,6 +177,7 @@ def write_lang_graph(graph: Graph, lang: Path, out: Path) -> None:
 
 def _write_graph_files(graph: Graph, out: Path) -> None:
     """Write HCLG.fst, or G.fst and HCL.fst; those of the other kind go."""
+    # A folder with both would be two graphs.
     stale = ("HCL.fst", "G.fst") if graph.grammar is None else ("HCLG.fst",)
     for name in stale:
         discard(out / name)

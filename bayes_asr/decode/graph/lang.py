@@ -127,6 +127,7 @@ def build_monophones(
         pronounced = {phone for entry in lexicon for phone in entry.phones}
         names = dict.fromkeys((EPSILON, *read_silence_phones(lang), *sorted(pronounced)))
         table = {phone: number for number, phone in enumerate(names)}
+    # The pdfs of phone i are i * STATES and those that follow.
     numbers = sorted(number for phone, number in table.items() if number and phone[0] != "#")
     pdfs = {n: range(STATES * i, STATES * (i + 1)) for i, n in enumerate(numbers)}
     return table, build_monophone_model(numbers, STATES), build_monophone_tree(pdfs)

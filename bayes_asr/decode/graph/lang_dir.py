@@ -48,6 +48,7 @@ class PhoneSets:
 
     def describe(self, share_silence: bool) -> dict[str, Lines]:
         """The lines of the files in `phones`, by their names."""
+        # roots.txt: phones of a line share a tree root (shared) and may be split by their context.
         sets, roots = [*self.silence, *self.nonsilence], ["shared", "split"]
         if share_silence:
             sets = [flatten(self.silence), *self.nonsilence]
@@ -120,6 +121,7 @@ def write_lang(dict_dir: Path, out: Path, options: LangOptions) -> None:
         _write_phones(sets, options.share_silence_phones, phones, out / "phones")
         _write_boundaries(dict_dir, sets, options.position_dependent, out / "phones")
         _write_words(lexicon, sets.optional, phones, words, out / "phones")
+        # L is for alignment, without symbols that mean nothing there; L_disambig for graphs.
         for name, entries, between, backoff in (
             ("L.fst", lexicon, pause, False),
             ("L_disambig.fst", marked, disambiguated_pause, True),
@@ -132,6 +134,7 @@ def _list_phones(dictionary: Dictionary, positions: bool, highest: int) -> Phone
     """The phones in all their forms; in a word silence has those of other phones."""
     silence, nonsilence = flatten(dictionary.silence), flatten(dictionary.nonsilence)
     suffixes = SUFFIXES if positions else ("",)
+    # add_phone_positions: each phone in its forms _B _E _I _S; silence also without a position.
     forms = {phone: [f"{phone}{suffix}" for suffix in suffixes] for phone in nonsilence}
     pauses = dict.fromkeys(("", *suffixes))
     forms |= {phone: [f"{phone}{suffix}" for suffix in pauses] for phone in silence}

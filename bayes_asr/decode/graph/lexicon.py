@@ -81,6 +81,8 @@ def disambiguate(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation],
 
     Returns the new lexicon and the largest number used.
     """
+    # Homophones, and pronunciations that begin others: without a mark L o G could not be
+    # determinized.
     times = Counter(entry.phones for entry in lexicon)
     prefixes = {entry.phones[:end] for entry in lexicon for end in range(1, len(entry.phones))}
     homophones: Counter[tuple[str, ...]] = Counter()
@@ -142,6 +144,7 @@ def _append_path(
     states: int,
 ) -> int:
     """Append a path that reads `labels`, new states counting from `states`; return how many now."""
+    # The first arc writes the word and bears the cost.
     for label in labels[:-1]:
         arcs.append((source, label, word, cost, states))
         source, word, cost, states = states, 0, 0.0, states + 1

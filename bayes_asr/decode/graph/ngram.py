@@ -98,6 +98,7 @@ def estimate_kneser_ney(
     ranks = Counter((len(ngram), count) for ngram, count in counts.items() if count <= 2)
     followers: defaultdict[Ngram, dict[str, int]] = defaultdict(dict)
     for ngram, count in counts.items():
+        # Nothing stands before <s>, so its n-grams have no contexts to count.
         raw = len(ngram) == order or ngram[0] == START
         followers[ngram[:-1]][ngram[-1]] = count if raw else contexts[ngram]
     prob: dict[Ngram, float] = {}
@@ -114,9 +115,11 @@ def estimate_kneser_ney(
             below = backoff_mass * prob[*history[1:], word] if history and interpolated else 0.0
             prob[*history, word] = (count - discount) / total + below
         if history:
+            # Not interpolated: the mass is spread over words that this history has not seen.
             unseen = 1.0 - reduce(add, (prob[*history[1:], word] for word in word_counts))
             weight = backoff_mass if interpolated or unseen < ALL_SEEN else backoff_mass / unseen
             backoff[history] = weight
+    # A discount of 1 leaves n-grams seen once without probability.
     unlikely = UNSEEN_START * LN_10  # as Kaldi has it where the discount is the whole count
     return NgramModel(order, _take_logs(prob, of_zero=unlikely), _take_logs(backoff))
 
@@ -135,6 +138,7 @@ def _count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngr
     """Counts of all n-grams of orders 1 to `order` that predict something (not those of <s>)."""
     if order < 1:
         raise InputError(f"an n-gram model has an order of at least 1, not {order}")
+    # Each word, and the end, predicted by up to order - 1 before it.
     counts: Counter[Ngram] = Counter()
     for sentence in sentences:
         if START in sentence or END in sentence:
@@ -243,6 +247,7 @@ def build_grammar_fst(
     --disambig-symbol=#0). Histories from which only the backoff leads away are skipped over.
     """
     ngrams = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
+    # States are histories that begin some n-gram; the backoff leads to ever shorter ones.
     starts = {(), (START,)} if model.order > 1 else {()}
     histories = starts | {n for n in ngrams if len(n) < model.order and n[-1] != END}
     useful = {n[:-1] for n in ngrams} | starts
@@ -267,7 +272,7 @@ def build_grammar_fst(
         if ngram[:-1] not in states:
             continue
         source = states[ngram[:-1]]
-        if ngram[-1] == END:
+        if ngram[-1] == END:  # </s> is no arc but a final cost
             final[source] = -log_prob
         else:
             target, cost = state_after(ngram)

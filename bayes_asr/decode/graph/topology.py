@@ -45,6 +45,7 @@ def build_chain_topology(phones: Sequence[int]) -> Topology:
 
     It is passed in one frame or more, of which the first has a pdf-class of its own.
     """
+    # Forward pdf-class 0, self-loop 1: the first frame of a phone and those after it.
     emitting = TopologyState(0, 1, ((0, 0.5), (1, 0.5)))
     return dict.fromkeys(phones, (emitting, TopologyState(-1, -1, ())))
 

@@ -35,6 +35,7 @@ def index_transitions(model: TransitionModel) -> Transitions:
     loop = np.zeros(len(counts) + 1, np.int64)
     tids = np.flatnonzero(model.self_loop)
     loop[state[tids]] = tids
+    # Leaving is what the self-loop does not take.
     stay = np.where(loop > 0, elementary.exp(model.log_prob[loop]), 0.0)
     starts = 1 + np.cumsum([0, *counts[:-1]])
     return Transitions(

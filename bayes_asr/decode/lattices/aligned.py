@@ -102,11 +102,13 @@ def _list_steps(
     """Source, target, log-weight and frames [A] of the arcs and, after them, of a step from each
     state where paths end to one end; and the transition-ids of all, one step after the other.
     """
+    # Final costs become steps to one end more, so that all paths end in the last state.
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     states = np.arange(lattice.num_states)
     passing = _scale(lattice.graph, lm_scale) + _scale(lattice.acoustic, acoustic_scale)
     ending = _scale(lattice.final_graph[ends], lm_scale)
     ending += _scale(lattice.final_acoustic[ends], acoustic_scale)
+    # State-level arcs last a frame or, as epsilons, none; those of a word lattice have strings.
     if isinstance(lattice, Lattice):
         lengths = np.concatenate([lattice.ilabel > 0, np.zeros(len(ends), bool)]).astype(np.int64)
         tids = lattice.ilabel[lattice.ilabel > 0]
@@ -144,6 +146,7 @@ def find_times(
     ):
         times[destination] = times[origin] + length
     entered = np.array(times)
+    # Each step is checked, not only the last one into a state, which set its time.
     through = entered[source] + lengths
     wrong = np.flatnonzero(through != entered[target])
     if len(wrong):

@@ -67,6 +67,7 @@ def write_ctm(
         for utt, words in transcripts
         for line in _time_lines(_find_place(utt, places), words, frame_shift)
     )
+    # As `sort +0 -1 +1 -2 +2nb -3` of convert_ctm.pl: by recording, channel and time.
     if places is not None:
         lines = sorted(lines, key=lambda line: line[:3])
     write_lines(

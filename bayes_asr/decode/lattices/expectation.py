@@ -58,6 +58,7 @@ def expect_in_python(lattice: AlignedLattice, score: np.ndarray, gain: np.ndarra
     # Forward-backward: a step's share of the weight, and the mean gain of the paths through it.
     shares = elementary.exp(forward[lattice.source] + worth + backward[lattice.target] - total)
     excess = forward_gain[lattice.source] + gained + backward_gain[lattice.target] - mean
+    # A step's share belongs to every cell that it passes.
     lengths, cells = np.diff(lattice.offsets), len(lattice.frame)
     share, slope = (
         np.bincount(lattice.cells, np.repeat(quantity, lengths), cells)
@@ -80,6 +81,7 @@ def _follow(
     alpha[start] = 0.0
     for source, target, worth, _ in steps:
         alpha[target] = _add_logs(alpha[target], alpha[source] + worth)
+    # The mean gain of a state: over the steps into it, by their shares of its weight (MPE's c).
     gains = [0.0] * states
     for source, target, worth, gained in steps:
         if alpha[target] > -math.inf:

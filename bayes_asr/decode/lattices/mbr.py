@@ -108,9 +108,11 @@ def build_arc_table(lattice: CompactLattice) -> ArcTable:
     length = np.concatenate(
         [np.diff(lattice.tid_offsets), np.diff(lattice.final_tid_offsets)[ends]]
     )
+    # Arcs by the depth of their target: all that enter a layer come from layers before it.
     depth, times = measure_nodes(source, target, length, states + 1)
     order = np.argsort(depth[target], kind="stable")
     bounds = np.searchsorted(depth[target][order], np.arange(1, depth[-1] + 2))
+    # A leading 0 makes sure that words[0] is the empty word.
     words, index = np.unique(np.concatenate([[0], symbols]), return_inverse=True)
     layers = [slice(*pair) for pair in pairwise(bounds)]
     source, target = source[order], target[order]
@@ -201,6 +203,7 @@ def expected_errors(table: ArcTable, hypothesis: np.ndarray) -> Errors:
         distance, choice[layer] = edit_rows(table, layer, alpha, hypothesis)
         shares = table.posterior[layer, None] * distance
         np.add.at(alpha, table.target[layer], shares)
+    # Where an arc's word is matched with r_q, it stands at q, as often as its row is reached.
     flow = backward_flow(table, choice)
     matched = flow[:-1] * (choice == MATCH)
     skipped = flow * (np.concatenate([choice, np.full((1, Q + 1), SKIP, np.int8)]) == SKIP)
@@ -210,6 +213,7 @@ def expected_errors(table: ArcTable, hypothesis: np.ndarray) -> Errors:
     np.add.at(occupancy, table.word, matched)
     np.add.at(begin, table.word, matched * table.times[table.source][:, None])
     np.add.at(end, table.word, matched * target_times[:-1, None])
+    # A skipped r_q is the empty word at q, with the time of the node.
     occupancy[0] += skipped.sum(axis=0)
     waiting = (skipped * target_times[:, None]).sum(axis=0)
     begin[0] += waiting
@@ -231,6 +235,7 @@ def edit_rows(
     matching = costs[:, :-1] + (word[:, None] != hypothesis)
     distance, choice = passing.copy(), np.full(costs.shape, PASS, np.int8)
     for q, r_q in enumerate(hypothesis, 1):
+        # From q - 1 in the same row: this makes the loop over q sequential.
         match, skip = matching[:, q - 1], distance[:, q - 1] + (r_q > 0)
         least = np.minimum(match, passing[:, q])
         choice[:, q] = np.where(match <= passing[:, q], MATCH, PASS)

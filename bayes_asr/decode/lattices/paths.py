@@ -46,6 +46,7 @@ def weigh(lattice: CompactLattice, lmwt: float, wip: float) -> CompactLattice:
 
     Kaldi: lattice-scale --inv-acoustic-scale, lattice-add-penalty.
     """
+    # The scale in single precision, products in double, sums again in single: as lattice-scale.
     scale = np.float64(np.float32(1.0 / lmwt))
     return replace(
         lattice,
@@ -109,6 +110,7 @@ def best_paths(lattice: CompactLattice, count: int, lmwt: float, wip: float = 0.
         if state < 0:
             complete.append(unroll(arcs))
             continue
+        # A final cost is a successor without a state: -1 marks a complete path.
         successors = [(cost + end_cost[state], -1, arcs)] if np.isfinite(end_cost[state]) else []
         for arc in range(lattice.offsets[state], lattice.offsets[state + 1]):
             successors.append((cost + arc_cost[arc], int(lattice.nextstate[arc]), (arc, arcs)))

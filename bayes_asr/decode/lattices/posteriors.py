@@ -53,6 +53,7 @@ def compare_posteriors(
     """
     cell_values = comparison.of(lattice, reference)
     sums = expect(lattice, cell_values.boost, cell_values.accuracy)
+    # Derivatives by the scores of cells: of the expected accuracy, or of the log-likelihood.
     share = sums.slope if comparison.of_accuracy else sums.share
     totals = (lattice.num_frames, sums.log_total, sums.gain)
     return Posteriors(lattice.frame, lattice.tid, share, *totals)

@@ -83,6 +83,7 @@ class LatticeComparison:
 
     def _errors(self, lattice: AlignedLattice, reference: np.ndarray) -> np.ndarray:
         phone, reference_phone = (self.model.phone[ids] for ids in (lattice.tid, reference))
+        # Boosted MMI: paths gain where they err; silence counts for at most max_silence_error.
         silent = np.isin(phone, self.silence_phones)
         error = np.where(silent, self.max_silence_error, 1.0)
         return np.where(phone == reference_phone[lattice.frame], 0.0, error)
@@ -92,6 +93,7 @@ class LatticeComparison:
         reference_tid = reference[lattice.frame]
         right = label[lattice.tid] == label[reference_tid]
         silent = np.isin(self.model.phone[lattice.tid], self.silence_phones)
+        # Kaldi's one_silence_class: any silence is right for any other; without it none is right.
         if not self.one_silence_class:
             return (right & ~silent).astype(np.float64)
         reference_silent = np.isin(self.model.phone[reference_tid], self.silence_phones)

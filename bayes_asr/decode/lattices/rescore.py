@@ -55,6 +55,7 @@ def rescore_lattices(
     results = list(follow(rescored, "rescore"))
     if not results:
         raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice")
+    # All lattices are read before anything is written: a bad one leaves the folder as it is.
     with together(out):
         for k, (lmwt, wip) in enumerate(options.grid):
             name = f"lmwt{lmwt:g}.wip{wip:.1f}"

@@ -133,6 +133,7 @@ def backward_costs(acceptor: Acceptor) -> list[float]:
     costs = (acceptor.final_graph.astype(np.float64) + acceptor.final_acoustic).tolist()
     cost = (acceptor.graph.astype(np.float64) + acceptor.acoustic).tolist()
     target, offsets = acceptor.nextstate.tolist(), acceptor.offsets
+    # The states are sorted, so that those behind a state are done before it.
     for state in range(len(costs) - 1, -1, -1):
         for arc in range(offsets[state], offsets[state + 1]):
             costs[state] = min(costs[state], cost[arc] + costs[target[arc]])
@@ -155,6 +156,7 @@ def prune_acceptor(acceptor: Acceptor, beam: float) -> Acceptor:
     backward, forward = np.array(backward_costs(acceptor)), np.array(forward_costs(acceptor))
     cutoff = backward[0] + beam
     source = acceptor.sources()
+    # Forward and backward costs give the cheapest path through an arc.
     through = forward[source] + (acceptor.graph.astype(np.float64) + acceptor.acoustic)
     within = through + backward[acceptor.nextstate] <= cutoff
     columns = (acceptor.label, acceptor.tid, acceptor.graph, acceptor.acoustic, acceptor.nextstate)

@@ -100,6 +100,7 @@ class Strings:
     def prefers(self, new: Element, old: Element) -> bool:
         """Tell whether `new` is cheaper; ties go to the lower graph cost, then to the string."""
         new_cost, old_cost = new[2] + new[3], old[2] + old[3]
+        # Kaldi's Compare of LatticeWeight, then of strings: the shorter, then the later by labels.
         if new_cost != old_cost:
             return bool(new_cost < old_cost)
         if new[2] != old[2] or new[1] == old[1]:
@@ -164,9 +165,11 @@ class Determinizer:
         self.subsets: list[Subset] = []
         self.minimal, self.initial = SubsetTable(), SubsetTable()
         self.queue: list[tuple[float, int, int, int, list[Element]]] = []
+        # Counts for Kaldi's estimate of memory; garbage: strings that the last sweep found unused.
         self.tasks = self.arcs = self.elements = self.garbage = 0
         self.backward = backward_costs(acceptor)
         self.cutoff = self.backward[0] + beam
+        # Only states that end or have a labelled arc tell subsets apart.
         speaks = np.isfinite(acceptor.final_graph)
         speaks[acceptor.sources()[acceptor.label > 0]] = True
         self.speaks = speaks.tolist()
@@ -176,10 +179,12 @@ class Determinizer:
         start = self.close([(0, EMPTY, NOTHING, NOTHING)])
         self.add_subset(start, 0.0)
         while self.queue:
+            # Kaldi checks its memory at every tenth state; the first task tells the beam reached.
             if len(self.subsets) % 10 == 0 and self.is_too_large():
                 return self.queue[0][0] - self.backward[0]
             _, _, owner, label, elements = heapq.heappop(self.queue)
             forward = self.subsets[owner].forward
+            # The arc bears the common part; the subset keeps residuals (Mohri 1997).
             elements, string, graph, acoustic = self.normalize(elements)
             state, residual, residual_graph, residual_acoustic = self.reach(
                 elements, forward + cost_of(graph, acoustic)
@@ -233,6 +238,7 @@ class Determinizer:
     def normalize(self, elements: list[Element]) -> tuple[list[Element], int, Cost, Cost]:
         """Take out the common prefix of the strings and the weight of the cheapest element."""
         strings = self.strings
+        # Weights are divided from the left: strings by their prefix, costs by the cheapest pair.
         prefix, cheapest = elements[0][1], elements[0]
         for element in elements[1:]:
             prefix = strings.common_prefix(prefix, element[1])
@@ -279,6 +285,7 @@ class Determinizer:
             for label, tid, arc_graph, arc_acoustic, target in self.acceptor.leaving(state):
                 if not label:
                     continue
+                # Of two paths to a state with one label only the better can be part of the result.
                 elements = targets.setdefault(label, {})
                 longer = strings.extend(string, tid)
                 new = (target, longer, graph + arc_graph, acoustic + arc_acoustic)

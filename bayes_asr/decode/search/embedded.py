@@ -62,7 +62,7 @@ def decode_utterance(
     options: SearchOptions,
     engine: Engine,
 ) -> DecodeResult:
-    """Decode unscaled log-likelihoods [T, num_pdfs], which network.check_loglikes has passed.
+    """Decode unscaled log-likelihoods [T, num_pdfs], which `check_loglikes` has passed.
 
     Without a path to a final state there are no words, or with allow_partial those of the best
     path that goes as far as any.
@@ -94,6 +94,7 @@ def read_lattice(
     """Return the best path and the word lattice of a state-level lattice with scaled costs."""
     if lattice is None:
         return DecodeResult(utt, [], np.empty(0, np.int32), np.inf, np.inf, False, None)
+    # The best path is read before determinization, whose order of additions moves its costs.
     scale = float(np.float32(options.acoustic_scale))
     arcs, last = engine.best_arcs(lattice)
     words, tids = lattice.olabel[arcs], lattice.ilabel[arcs]
@@ -117,6 +118,7 @@ def check_precision(lattice: Lattice, best: np.ndarray, beam: float, name: str) 
 
     Determinization might then lose the best path.
     """
+    # The spacing of float32 at the largest cost must not exceed what is compared with the beam.
     size = np.abs(lattice.graph.astype(np.float64)) + np.abs(lattice.acoustic)
     largest = max(size.max(initial=0.0), size[best].sum())
     if np.spacing(np.float32(largest)) > max(beam, 1.0):

@@ -33,6 +33,7 @@ def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
 
 def load_decoding_graph(graph_dir: Path, model: Path, lm: Path | None = None) -> DecodingGraph:
     """Read the files of a graph (`graph_files`) and the transition model of `model`."""
+    # Cheap checks first: a graph may have gigabytes.
     path, *grammar = graph_files(graph_dir, lm)
     transitions = read_transition_model(Path(model))
     _check_pdfs(Path(graph_dir) / "num_pdfs", transitions.num_pdfs, model)

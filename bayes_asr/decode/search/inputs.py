@@ -24,6 +24,7 @@ def build_decoding_graph(fst: Fst, model: TransitionModel, name: str = "graph") 
         )
     source = np.repeat(np.arange(len(fst.final)), np.diff(fst.offsets))
     emits = fst.ilabel > 0
+    # A phone begins with a transition out of its first state that is no self-loop.
     begins_phone = (model.hmm_state == 0) & ~model.self_loop & (np.arange(num_tids + 1) > 0)
     graph = DecodingGraph(
         start=int(fst.start),
@@ -58,6 +59,7 @@ def check_loglikes(
         )
     if not len(loglikes):
         raise InputError(f"{name}: log-likelihoods without frames")
+    # -inf is a pdf that cannot be; NaN compares false, so that it is bad.
     bad = ~((np.abs(loglikes) <= LARGEST) | (loglikes == -np.inf))
     if bad.any():
         frame, pdf = np.argwhere(bad)[0]

@@ -49,6 +49,7 @@ class KaldiDecoder:
                 " embedded backend, or build the graph with its language model"
             )
         frames, errors = check_utterances(job, decoding_graph)
+        # Kaldi stops at a bad utterance; left out, it costs the others nothing.
         inputs, jobs = split_input(job, set(errors), scratch)
         self.make_lattices(programs, job, inputs, jobs, scratch)
         words, graph, acoustic = self.best_paths(programs, job, scratch)
@@ -85,6 +86,7 @@ class KaldiDecoder:
             f"--{name.replace('_', '-')}={getattr(job.options, name)}"
             for name in ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")
         ]
+        # Lattices keep unscaled acoustic costs: latgen undoes its scale before it writes.
         partial = f"--allow-partial={str(job.options.allow_partial).lower()}"
         output = f"ark:|gzip -c > {shlex.quote(str(scratch))}/lat.{JOB}.gz"
         graph = str(job.graph / "HCLG.fst")
@@ -112,6 +114,7 @@ class KaldiDecoder:
         def rescore(weights: Weights) -> dict[str, list[int]]:
             lmwt, wip = weights
             name = f"lmwt{lmwt:g}.wip{wip:g}"
+            # The scripts' order (local/score.sh): scale, then penalty, then the best path.
             scale = [programs["lattice-scale"], f"--inv-acoustic-scale={lmwt}", "ark:-", "ark:-"]
             penalty = [programs["lattice-add-penalty"], f"--word-ins-penalty={wip}"]
             lattices = pipe_lattices(scratch, scale, [*penalty, "ark:-", "ark:-"])
@@ -151,6 +154,7 @@ def split_input(job: DecodeJob, excluded: set[str], scratch: Path) -> tuple[str,
         return f"ark:{scratch / 'loglikes.ark'}", 1
     table = [item for item in read_scp(Path(job.loglikes)).items() if item[0] not in excluded]
     jobs = max(1, min(job.nj, len(table)))
+    # Contiguous parts of equal sizes, so that lat.1.gz, lat.2.gz, ... are in the input's order.
     bounds = np.linspace(0, len(table), jobs + 1).astype(int).tolist()
     for number in range(jobs):
         part = table[bounds[number] : bounds[number + 1]]

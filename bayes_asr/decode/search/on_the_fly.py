@@ -73,6 +73,7 @@ def attach_grammar(
     label_sets = compiled.number_labels(graph, 1 + highest)
     numbers = label_sets.pop("number")
     closed = close_backoffs(fst, backoff)
+    # Labels of G in HCL's new numbers, 0 for words that HCL lacks; sorted, for binary search.
     label, rows = numbers[closed.ilabel], sources(closed)
     if len(foreign := np.unique(closed.ilabel[label == 0])):
         spelled = {word_id: word for word, word_id in words.items()}
@@ -97,6 +98,7 @@ def attach_grammar(
         epsilon=numbers[graph.epsilon.olabel],
         **label_sets,
     )
+    # #0 has done its work in `numbers`; written, it would be a word.
     return replace(
         graph,
         emitting=_erase_label(graph.emitting, backoff),

@@ -24,6 +24,7 @@ def search(
     decoder = Search(graph, options)
     for frame in loglikes:
         decoder.advance(frame)
+        # No token survives: what is decoded ends at the frame before.
         if not len(decoder.frames[-1].state):
             if len(decoder.frames) == 2 or not options.allow_partial:
                 return None, False
@@ -120,6 +121,7 @@ def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
     cost = (lattice.graph.astype(np.float64) + lattice.acoustic).tolist()
     ending = (lattice.final_graph.astype(np.float64) + lattice.final_acoustic).tolist()
     offsets, target = lattice.offsets.tolist(), lattice.nextstate.tolist()
+    # Viterbi backwards over the sorted states; choice -1: the path ends here.
     best, choice = ending[:], [-1] * len(ending)
     for state in range(len(ending) - 1, -1, -1):
         for arc in range(offsets[state], offsets[state + 1]):

@@ -26,6 +26,7 @@ def describe_search(graph: Path, options: SearchOptions, lm: Path | None = None)
 
     lm: what a graph is composed with in place of its G.fst (`graph_files`).
     """
+    # Large files are sampled: a digest must not cost as much as the search.
     digest = content_hash(chain.from_iterable(map(sample_file, graph_files(graph, lm))))
     record = {"graph": str(graph.absolute()), DIGEST: digest}
     if lm:

@@ -71,7 +71,7 @@ class Search:
         """Put the first token on the start state and follow its epsilon arcs."""
         self.graph, self.options = graph, options
         self.buckets = BUCKETS
-        self.place = np.full(graph.num_states, -1, np.int32)
+        self.place = np.full(graph.num_states, -1, np.int32)  # token of each state, -1: none
         start = np.array([graph.start], np.int32)
         zero = np.zeros(1, np.float32)
         self.frames = [self.close(start, zero, np.float32(options.beam), no_links())[0]]
@@ -82,6 +82,7 @@ class Search:
             prune(self.frames, self.options.lattice_beam, self.options.prune_interval)
         last = self.frames[-1]
         cutoff, beam = choose_cutoff(last.cost, self.options)
+        # PossiblyResizeHash with hash_ratio 2: the table grows and never shrinks.
         self.buckets = max(self.buckets, 2 * len(last.cost))
         states, costs, links, cutoff = self.emit(last, loglikes, cutoff, beam)
         frame, last.outer = self.close(states, costs, cutoff, links)
@@ -112,6 +113,7 @@ class Search:
         survives = cost < limit[:-1]
         arc, cost = arc[survives], cost[survives]
         states, target = self.enter(arcs.nextstate[arc])
+        # A token has the cost of its cheapest arc; links of all arcs that survive are kept.
         costs = np.full(len(states), INFINITY)
         np.minimum.at(costs, target, cost)
         source, acoustic = source[survives], acoustic[survives]
@@ -150,6 +152,7 @@ class Search:
         source, arc = source[survives], arc[survives].astype(np.int32)
         target = self.place[arcs.nextstate[arc]]
         self.place[states] = -1
+        # Tokens are stored in the order in which the next frame walks them: rank [N] renumbers.
         order = self.hash_order(states)
         rank = np.empty(len(order), np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
@@ -164,6 +167,7 @@ class Search:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Append the states reached by epsilon arcs below the cutoff; last in, first out."""
         arcs, place = self.graph.epsilon, self.place
+        # ProcessNonemitting's queue is a stack; a token is pushed again when it becomes cheaper.
         branching = arcs.offsets[states] < arcs.offsets[states + 1]
         order = self.hash_order(states)
         stack = order[(branching & (costs < cutoff))[order]].tolist()
@@ -182,7 +186,7 @@ class Search:
                     continue
                 nextstate = int(arcs.nextstate[arc])
                 target = int(place[nextstate])
-                if target < 0:
+                if target < 0:  # no token there yet
                     target = place[nextstate] = len(new_states)
                     new_states.append(nextstate)
                     new_costs.append(total)
@@ -203,11 +207,11 @@ def choose_cutoff(cost: np.ndarray, options: SearchOptions) -> tuple[np.float32,
         return cutoff, beam
     delta = np.float32(options.beam_delta)
     # The beam adapts to the cutoff that max_active or min_active sets, and beam_delta above it.
-    if len(cost) > options.max_active:
+    if len(cost) > options.max_active:  # max_active is the tighter bound
         tighter = np.partition(cost, options.max_active)[options.max_active]
         if tighter < cutoff:
             return tighter, (tighter - best) + delta
-    looser = INFINITY
+    looser = INFINITY  # fewer tokens than min_active: all stay
     if len(cost) > options.min_active:
         looser = np.partition(cost, options.min_active)[options.min_active]
     if looser > cutoff:
@@ -217,6 +221,8 @@ def choose_cutoff(cost: np.ndarray, options: SearchOptions) -> tuple[np.float32,
 
 def excess(links: Links, frame: Frame, next_frame: Frame) -> np.ndarray:
     """Return the extra cost of the best path through each link, float32 [L]."""
+    # Kaldi's link_extra_cost: that of the token it leads to, and what this link costs more than
+    # the best one there. Below 0 is a rounding error.
     through = (frame.cost[links.source] + links.acoustic) + links.graph
     return np.maximum(next_frame.extra[links.target] + (through - next_frame.cost[links.target]), 0)
 
@@ -252,6 +258,7 @@ def drop_tokens(frame: Frame, previous_frame: Frame | None, mask: np.ndarray) ->
     """Remove tokens and renumber the links that touch them."""
     if mask.all():
         return
+    # By old token, its number among those that stay.
     number = (np.cumsum(mask) - 1).astype(np.int32)
     inner, outer = frame.inner, frame.outer
     frame.inner = inner.select(mask[inner.source] & mask[inner.target], number, number)
@@ -273,6 +280,7 @@ def prune(frames: list[Frame], beam: float, interval: int) -> None:
     for t in range(len(frames) - 2, -1, -1):
         frame, previous = frames[t], frames[t].extra
         update_extra(frame, frames[t + 1], np.full(len(frame.state), INFINITY))
+        # A frame that an earlier pass has pruned: what is settled here stays so further back.
         seen_before = t < len(frames) - 1 - interval
         settled = seen_before and bool(np.all(np.abs(frame.extra - previous) <= 0.1 * beam))
         alive = drop_links(frame, frames[t + 1], beam)
@@ -294,6 +302,7 @@ def finish(
     reached = complete and bool(np.isfinite(ending).any())
     if not reached:
         ending = np.zeros(len(ending), np.float32)
+    # PruneForwardLinksFinal: the last tokens compete by their costs with the final ones.
     total = last.cost + ending
     update_extra(last, None, total - total.min(initial=INFINITY))
     for t in range(len(frames) - 1, -1, -1):

@@ -83,6 +83,7 @@ def decode_elsewhere(
     shared: SharedGraph | None, job: DecodeJob, engine: str, utt: str, loglikes: Loglikes
 ) -> Result:
     """Decode one utterance in a worker process."""
+    # Without shared memory each process reads the graph of the job itself.
     graph = open_shared_graph(shared) if shared else load_job_graph(job)
     return decode_one(graph, job, engine, utt, loglikes)
 
@@ -109,6 +110,7 @@ def record_result(
     job: DecodeJob, utt: str, frames: int, decode: Callable[[], DecodeResult]
 ) -> Result:
     """Return what decoding an utterance gives, or the record of what keeps it from that."""
+    # An utterance that fails must not end the decoding of the others.
     try:
         result = decode()
     except InputError as error:
