@@ -7,7 +7,8 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.stored import Features
-from bayes_asr.data.targets.labels import Labels, Target
+from bayes_asr.data.targets.labels import Labels
+from bayes_asr.data.targets.target import Target
 
 
 @dataclass(frozen=True)

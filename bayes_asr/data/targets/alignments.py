@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.targets.labels import Target
+from bayes_asr.data.targets.target import Target
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model

@@ -1,50 +1,22 @@
-"""Targets that a network learns, and label sets that have them: whole numbers of every frame."""
+"""Label sets: alignments by a model of their own, or whole numbers that mean anything else."""
 
 import hashlib
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
+from bayes_asr.data.targets.target import Target
 from bayes_asr.kaldi_io.ark import iter_int_vectors
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.sorted_table import join_tables
 
 Items = Iterator[tuple[str, np.ndarray]]
 """Utterances and their labels, int32 [T]."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Labels of utterances, whole numbers from 0, or what else a criterion reads of them.
-
-    labels: of an utterance, one for each frame [T], one for all of it [1], a sequence of any length
-    [L] that a decoder ends by the label 0, or a value of any kind that the criterion gets as it is,
-    as `per` says; size: how many different labels there are;
-    names: what they are called, where they have names; is_real: whether they are numbers that
-    outputs approximate, which have no priors.
-    """
-
-    labels: Callable[[str], Any]
-    size: int
-    per: Literal["frame", "utterance", "sequence", "value"] = "frame"
-    names: tuple[str, ...] = ()
-    is_real: bool = False
-
-    def count(self, utterances: Iterable[str]) -> np.ndarray:
-        """The count of each label in utterances, plus 0.5: float64 [size], as Kaldi's
-        analyze-counts.
-        """
-        # A half keeps the log prior of a label finite that never occurs.
-        counts = np.full(self.size, 0.5)
-        for utt in utterances:
-            counts += np.bincount(self.labels(utt), minlength=self.size)
-        return counts
 
 
 class Labels(Protocol):

@@ -19,7 +19,7 @@ from bayes_asr.data.directories import locate
 from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
-from bayes_asr.data.targets.labels import Target
+from bayes_asr.data.targets.target import Target
 from bayes_asr.decode.lattices import compiled as lattice_sums
 from bayes_asr.decode.lattices.aligned import AlignedLattice
 from bayes_asr.kaldi_io.fst import read_fst

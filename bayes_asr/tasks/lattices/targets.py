@@ -18,7 +18,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.data.targets.labels import Target
+from bayes_asr.data.targets.target import Target
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.lattices import compiled
 from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice, count_frames

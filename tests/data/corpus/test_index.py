@@ -23,7 +23,7 @@ from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import open_sets, training_and_dev
 from bayes_asr.data.features.front_end import FEATURES, Normalisation
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.data.targets.labels import Target
+from bayes_asr.data.targets.target import Target
 from bayes_asr.kaldi_io.ark import iter_int_vectors, write_matrices
 from bayes_asr.kaldi_io.vectors import StoredVectors, write_vectors
 from bayes_asr.train.start import train

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.data.targets.labels import Target
+from bayes_asr.data.targets.target import Target
 from bayes_asr.kaldi_io.ark import read_matrix, read_shape
 from bayes_asr.kaldi_io.binary import OpenPipe
 from bayes_asr.kaldi_io.scp import read_scp
