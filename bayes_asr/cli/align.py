@@ -25,7 +25,7 @@ from bayes_asr.decode.align.data_dir import (
     align_flat_start,
     align_run,
 )
-from bayes_asr.decode.forward.directory import FeatureSource
+from bayes_asr.decode.forward.directory import StreamSource
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
     if args.run is None or args.model:
         raise InputError("give the run to align with (--model goes with --flat)")
     streams, on = gather_streams(args), args.on or ""
-    source = FeatureSource(args.data, streams, on, args.max_skipped, pipes)
+    source = StreamSource(args.data, streams, on, args.max_skipped, pipes)
     with sharing(args, args.out, lambda: _list_inputs(args)) as mapper:
         transcripts = TranscriptSource(_find_lang(args), args.oov, args.text)
         options, nj = _choose_options(args), args.nj or 1

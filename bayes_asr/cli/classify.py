@@ -18,7 +18,7 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate_all
 from bayes_asr.data.targets.classes import check_class
 from bayes_asr.decode.forward.attention import weigh_frames
-from bayes_asr.decode.forward.directory import FeatureSource, ForwardOptions, forward, open_source
+from bayes_asr.decode.forward.directory import ForwardOptions, StreamSource, forward, open_source
 from bayes_asr.decode.forward.interface import Output
 from bayes_asr.decode.forward.log_likelihoods import load as load_network
 from bayes_asr.evaluate.score.identification import ClassifiedUtterances
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
             " with data.classes"
         )
     pipes, on = open_pipe if args.allow_pipes else None, args.on or ""
-    source = FeatureSource(args.data, gather_streams(args), on, args.max_skipped, pipes)
+    source = StreamSource(args.data, gather_streams(args), on, args.max_skipped, pipes)
     forward(args.run, out, source, ForwardOptions(POSTERIORS))
     if args.attention:
         _write_attention(args, out, source)
@@ -152,7 +152,7 @@ def _read_all(folders: Sequence[Path], table: str) -> dict[str, str]:
     return {utt: value for folder in folders for utt, value in read_mapping(folder / table).items()}
 
 
-def _write_attention(args: argparse.Namespace, out: Path, source: FeatureSource) -> None:
+def _write_attention(args: argparse.Namespace, out: Path, source: StreamSource) -> None:
     """Write out/attention.{ark,scp}, and pictures."""
     network = load_network(args.run, output=POSTERIORS)
     features = open_source(args.run, network, source)

@@ -14,7 +14,7 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
-from bayes_asr.decode.forward.directory import FeatureSource, ForwardOptions, forward
+from bayes_asr.decode.forward.directory import ForwardOptions, StreamSource, forward
 from bayes_asr.decode.forward.interface import DECODED, KINDS, LOG_LIKELIHOODS, Output
 
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
         more = filter(None, [args.counts, args.onnx])
         return list_inputs(args.run, args.data, args.on, more, streams)
 
-    source = FeatureSource(args.data, streams, args.on or "", args.max_skipped, pipes)
+    source = StreamSource(args.data, streams, args.on or "", args.max_skipped, pipes)
     options = ForwardOptions(output, args.counts, args.chunk, args.onnx)
     with sharing(args, out, find_inputs) as mapper:
         forward(args.run, out, source, options, mapper)

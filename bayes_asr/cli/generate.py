@@ -12,7 +12,7 @@ from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.data.features.streams import StoredStreams
-from bayes_asr.decode.forward.directory import FeatureSource, open_source
+from bayes_asr.decode.forward.directory import StreamSource, open_source
 from bayes_asr.decode.forward.generation import generate_sequences, write_generated
 from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
 from bayes_asr.decode.search.search_record import write_record
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
 def _open_features(args: argparse.Namespace, writer: SequenceGenerator) -> StoredStreams:
     """What is written of; InputError for an utterance to draw that there is not."""
     pipes = open_pipe if args.allow_pipes else None
-    source = FeatureSource(args.data, gather_streams(args), args.on or "", args.max_skipped, pipes)
+    source = StreamSource(args.data, gather_streams(args), args.on or "", args.max_skipped, pipes)
     features = open_source(args.run, writer, source)
     for utt in args.draw:
         if utt not in features.utterances:

@@ -25,7 +25,7 @@ from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.transcript import Pronouncer, align_equal, read_pronouncer
 from bayes_asr.decode.align.utterance import PronouncerFiles, align_item
 from bayes_asr.decode.forward.directory import (
-    FeatureSource,
+    StreamSource,
     choose_limit,
     find_streams,
     log_likelihoods,
@@ -75,7 +75,7 @@ class TranscriptSource:
 def align_run(
     run: Path,
     out: Path,
-    source: FeatureSource,
+    source: StreamSource,
     transcripts: TranscriptSource,
     options: AlignOptions,
     nj: int = 1,

@@ -44,7 +44,7 @@ Compute = Callable[[Iterable[str]], Iterator[UtteranceOutput]]
 
 
 @dataclass(frozen=True)
-class FeatureSource:
+class StreamSource:
     """The features to compute with: of the Kaldi directory `data`, or of the run's own set `on`.
 
     streams: the directories of further streams beside `data`, by name. max_skipped: the share of
@@ -76,7 +76,7 @@ class ForwardOptions:
 def forward(
     run: Path,
     out: Path,
-    source: FeatureSource,
+    source: StreamSource,
     options: ForwardOptions = ForwardOptions(),
     mapper: Mapper | None = None,
 ) -> int:
@@ -149,7 +149,7 @@ def choose_limit(run: Path, max_skipped: float | None) -> float:
 
 
 def find_streams(
-    run: Path, networks: Sequence[Network], source: FeatureSource
+    run: Path, networks: Sequence[Network], source: StreamSource
 ) -> dict[str, DataDir]:
     """The data directories of all streams by name.
 
@@ -171,7 +171,7 @@ def find_streams(
 
 
 def open_source(
-    run: Path, network: Network, source: FeatureSource, networks: Sequence[Network] = ()
+    run: Path, network: Network, source: StreamSource, networks: Sequence[Network] = ()
 ) -> StoredStreams:
     """The streams that a network of a run reads; networks: all that read the source."""
     directories = find_streams(run, networks or [network], source)

@@ -15,7 +15,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import data_dir
-from bayes_asr.decode.forward.directory import FeatureSource, find_streams, log_likelihoods
+from bayes_asr.decode.forward.directory import StreamSource, find_streams, log_likelihoods
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_output
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lexicon import RESERVED
@@ -122,7 +122,7 @@ def _compute_loglikes(
     run: Path, config: Config, network: LogLikelihoods, set_name: str, open_pipe: OpenPipe | None
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The log-likelihoods [T, P] of the utterances of a set of a run."""
-    source = FeatureSource(on=set_name, open_pipe=open_pipe)
+    source = StreamSource(on=set_name, open_pipe=open_pipe)
     directories = find_streams(run, [network], source)
     return log_likelihoods(
         network, directories, config.data.max_skipped, open_pipe, "data.max_skipped"
