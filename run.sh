@@ -36,66 +36,149 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=local/stages.sh
 . "$root/local/stages.sh"
 
-# What read_plan sets:
-recipe_dir='' builds_on=() data_dir='' recognisers=() notices=() changed='' prepares='' prepare=() prepared=() kaldi=() gmm=() without_kaldi='' filter_banks=''
-max_skipped='' systems=() system_files=() compared=() config=() set=() out='' nj=1 nproc='' seeds=1 force=''
+# Defaults of the options, which the lines `--NAME VALUE` above declare.
+# shellcheck disable=SC2034  # the recipe reads some
+recipe=mini kaldi_dir='' corpus='' config=() set=() out='' stage=0 stop_stage=7
+nj=$(getconf _NPROCESSORS_ONLN) nproc='' seeds=1 experiment='' dim='' features='' force=''
 [[ -z ${BAYES_ASR_PYTHON:-} ]] || script='bayes-asr run'
 parse_options "$@"
-refuse_early "$@"
+refuse_early
 set_up mini,report
-read_plan "$@"
-((${#notices[@]} == 0)) || printf '%s\n' "${notices[@]}"
+ask check # what is wrong with the recipe or a configuration is said before any stage
 
-# Stages 0 to 2. What the recipe has no command for, or --kaldi-dir stands for, is empty.
-configuration=("$(recipe_file config.yaml)") # to which a without_kaldi.sh may add
-[[ -z $changed ]] || { echo "$changed" && rm -f "$out/log/prepare.done"; }
-run_stage "$prepares" prepare "$out" "${prepared[@]}" -- "${prepare[@]}"
-run_stage 1-2 kaldi "$out" -- "${kaldi[@]}"
-if ((${#gmm[@]})); then # --stage 2 keeps the features of sound that are there
+# A complete stage is known by the words of its command, so folders are spelled from the root.
+recipe_dir=$recipe
+[[ $recipe == */* ]] || recipe_dir=$root/recipes/$recipe
+out=${out:-$root/exp/$(basename "$recipe_dir")}
+[[ $out == /* ]] || out=$PWD/$out
+[[ -z $kaldi_dir || $kaldi_dir == /* ]] || kaldi_dir=$PWD/$kaldi_dir
+mapfile -t recipe_folders < <(ask folders) && wait $!
+configuration=("$recipe_dir/config.yaml") # of all systems; stages 1 and 2 may add to it
+
+# Stages 0 to 2 end in alignments of Kaldi's experiment, of the recipe's prepare.py, of Kaldi's GMMs or ours, or of the
+# recipe's without_kaldi.sh.
+kaldi_sh=$(recipe_file kaldi.sh)
+if [[ -n $kaldi_dir ]]; then
+    alignments=given
+elif [[ ! -f $kaldi_sh ]]; then
+    alignments=prepared
+elif [[ $features == mfcc ]]; then
+    alignments=without_gmm
+elif [[ -n ${KALDI_ROOT:-} || -f path.sh || -f $root/path.sh || -f $out/path.sh ]]; then
+    alignments=kaldi_gmm
+else
+    alignments=gmm
+fi
+
+# Stages 0 to 2 of a recipe without kaldi.sh: its prepare.py decides itself what is complete.
+if [[ $alignments == prepared ]] && ((stage <= 2)); then
+    mapfile -t prepare_options < <(ask prepare-options) && wait $!
+    run_stage 0-2 prepare "$out" -- python "$(recipe_file prepare.py)" --out "$out" "${prepare_options[@]}"
+fi
+
+# Stage 0: data.
+if [[ $alignments != @(given|prepared) ]] && ((stage <= 0 && stop_stage >= 0)); then
+    ask forget-changed-corpus --out="$out"
+    mapfile -t prepare_options < <(ask prepare-options) && wait $!
+    mapfile -t scripts < <(recipe_scripts)
+    run_stage 0 prepare "$out" "${scripts[@]}" "$out"/data/{train,dev,test,eval}/text "$out/data/local/lm.arpa" -- \
+        python "$(recipe_file prepare.py)" --out "$out" "${prepare_options[@]}"
+fi
+
+# Stages 1 and 2: features and alignments, whose scripts have stages of their own.
+max_skipped=''
+if [[ $alignments != @(given|prepared) ]] && ((stage <= 2 && stop_stage >= 1)); then
+    max_skipped=$(ask max-skipped)
+    gmm_options=(--recipe "${kaldi_sh%/*}" --out "$out" --nj "$nj" ${dim:+--dim "$dim"} ${force:+--force})
+fi
+if [[ $alignments == kaldi_gmm ]] && ((stage <= 2 && stop_stage >= 1)); then
+    run_stage 1-2 kaldi "$out" -- "$root/local/kaldi_gmm.sh" "${gmm_options[@]}"
+fi
+if [[ $alignments == gmm ]] && ((stage <= 2 && stop_stage >= 1)); then # --stage 2 keeps the features of sound that are there
+    gmm=("$root/local/gmm.sh" "${gmm_options[@]}" --config "$recipe_dir/config.yaml" ${max_skipped:+--max-skipped "$max_skipped"})
     run_stage 1 features "$out" -- "${gmm[@]}" --stage 1 --stop-stage 1
     run_stage 2 language "$out" -- "${gmm[@]}" --stop-stage 0
     run_stage 2 gmm "$out" -- "${gmm[@]}" --stage 2
 fi
-# shellcheck source=/dev/null
-[[ -z $without_kaldi ]] || . "$without_kaldi"
-# shellcheck source=local/filter_banks.sh
-[[ -z $filter_banks ]] || . "$root/local/filter_banks.sh"
+if [[ $alignments == without_gmm ]]; then # whatever the stage, as it adds to the configuration
+    # shellcheck source=/dev/null
+    . "$(recipe_file without_kaldi.sh)"
+fi
+if [[ $features == fbank ]]; then # beside the features of the GMMs
+    # shellcheck source=local/filter_banks.sh
+    . "$root/local/filter_banks.sh"
+fi
 
-# What stages 3 to 7 will lack is said before hours of training, for all systems.
-for i in "${!systems[@]}"; do
-    run_stage 3 doctor "$out/${systems[i]}" -- bayes-asr doctor "${configuration[@]}" "${system_files[@]:i:1}" \
-        "${config[@]}" --set=data.dir="$data_dir" "${set[@]/#/--set=}" --until "$((stop_stage < 7 ? stop_stage : 7))" --out "$out"
-done
+# Each system: the verb by which it recognises, its name, and its configuration where the recipe's is not all.
+mapfile -t systems < <(ask systems) && wait $!
 
-# Stages 3 to 7.
-for i in "${!systems[@]}"; do
+# Stage 3, before hours of training: what stages 3 to 7 would lack, for all systems.
+if ((stage <= 3 && stop_stage >= 3)); then
+    for line in "${systems[@]}"; do
+        IFS=$'\t' read -r recogniser system file <<<"$line"
+        run_stage 3 doctor "$out/$system" -- bayes-asr doctor "${configuration[@]}" ${file:+"$file"} "${config[@]}" \
+            --set=data.dir="${kaldi_dir:-$out}" "${set[@]/#/--set=}" --until "$((stop_stage < 7 ? stop_stage : 7))" --out "$out"
+    done
+fi
+
+for line in "${systems[@]}"; do
+    IFS=$'\t' read -r recogniser system file <<<"$line"
     for ((seed = 1; seed <= seeds; seed++)); do
-        run=$out/${systems[i]}/seed$seed
-        run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" "${system_files[@]:i:1}" "${config[@]}" \
-            --set=data.dir="$data_dir" --set=data.index="$out/index" --set=seed="$seed" "${set[@]/#/--set=}" \
-            ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
-        settings=$run/config.yaml
-        for part in dev test; do
-            loglikes=$run/forward_$part/loglikes.ark words=$run/decode_$part/words.txt
-            case ${recognisers[i]} in
-                classify)
-                    run_stage 4-6 "classify_$part" "$run" "$settings" "$run/best.pt" "$run/score_$part.json" -- \
-                        bayes-asr classify "$run" --on "$part"
-                    ;;
-                generate)
-                    run_stage 4-5 "generate_$part" "$run" "$settings" "$run/best.pt" "$words" -- \
-                        bayes-asr generate "$run" --on "$part"
-                    ;;
-                decode)
-                    run_stage 4 "forward_$part" "$run" "$settings" "$run/best.pt" "$loglikes" -- \
-                        bayes-asr forward "$run" --on "$part"
-                    run_stage 5 "decode_$part" "$run" "$settings" "$loglikes" "$words" -- \
-                        bayes-asr decode "$run" --on "$part" --nj "$nj"
-                    ;;
-            esac
-        done
-        [[ ${recognisers[i]} == classify ]] || run_stage 6 score "$run" "$settings" "$run"/{decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
-            bayes-asr score "$run" --nj "$nj"
+        run=$out/$system/seed$seed
+
+        # Stage 3: training, which decides itself what is left to do.
+        if ((stage <= 3 && stop_stage >= 3)); then
+            run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" ${file:+"$file"} "${config[@]}" \
+                --set=data.dir="${kaldi_dir:-$out}" --set=data.index="$out/index" --set=seed="$seed" "${set[@]/#/--set=}" \
+                ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
+        fi
+
+        # Stages 4 to 6 of a network that classifies utterances.
+        if [[ $recogniser == classify ]] && ((stage <= 6 && stop_stage >= 4)); then
+            for part in dev test; do
+                run_stage 4-6 "classify_$part" "$run" "$run"/{config.yaml,best.pt,score_$part.json} -- \
+                    bayes-asr classify "$run" --on "$part"
+            done
+        fi
+
+        # Stages 4 and 5 of a network that writes its labels.
+        if [[ $recogniser == generate ]] && ((stage <= 5 && stop_stage >= 4)); then
+            for part in dev test; do
+                run_stage 4-5 "generate_$part" "$run" "$run"/{config.yaml,best.pt,decode_$part/words.txt} -- \
+                    bayes-asr generate "$run" --on "$part"
+            done
+        fi
+
+        # Stage 4: log-likelihoods.
+        if [[ $recogniser == decode ]] && ((stage <= 4 && stop_stage >= 4)); then
+            for part in dev test; do
+                run_stage 4 "forward_$part" "$run" "$run"/{config.yaml,best.pt,forward_$part/loglikes.ark} -- \
+                    bayes-asr forward "$run" --on "$part"
+            done
+        fi
+
+        # Stage 5: words and lattices.
+        if [[ $recogniser == decode ]] && ((stage <= 5 && stop_stage >= 5)); then
+            for part in dev test; do
+                run_stage 5 "decode_$part" "$run" "$run"/{config.yaml,forward_$part/loglikes.ark,decode_$part/words.txt} -- \
+                    bayes-asr decode "$run" --on "$part" --nj "$nj"
+            done
+        fi
+
+        # Stage 6: error rates.
+        if [[ $recogniser != classify ]] && ((stage <= 6 && stop_stage >= 6)); then
+            run_stage 6 score "$run" "$run"/{config.yaml,decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
+                bayes-asr score "$run" --nj "$nj"
+        fi
     done
 done
-run_stage 7 report "$out" -- bayes-asr report "${compared[@]}"
+
+# Stage 7: the table of all runs; of an experiment its systems and the GMMs, whose rate they are to beat.
+if ((stage <= 7 && stop_stage >= 7)); then
+    compared=("$out")
+    if [[ -n $experiment ]]; then
+        mapfile -t compared < <(ask compared --out="$out") && wait $!
+        [[ $alignments != gmm ]] || compared=("$out/gmm" "${compared[@]}")
+    fi
+    run_stage 7 report "$out" -- bayes-asr report "${compared[@]}"
+fi

@@ -2,7 +2,7 @@
 # Filter banks of a recipe's sets, for run.sh --features fbank: the network reads them, GMMs have made its alignments.
 # Each data-fbank/SET has what data/SET says of utterances, and features of its own.
 # run.sh sets the variables, of which $max_skipped may be empty.
-: "${out:?}" "${filter_banks:?}"
+: "${out:?}" "${root:?}"
 
 # filter_banks_of DATA DEST: the features in DEST of the sound that DATA names.
 filter_banks_of() {
@@ -18,7 +18,7 @@ filter_banks_of() {
     exec bayes-asr features --kind fbank "$2" ${max_skipped:+--max-skipped "$max_skipped"} # so that signals reach it
 }
 
-configuration+=("$filter_banks")
+configuration+=("$root/conf/fbank.yaml")
 # shellcheck disable=SC2030,SC1090,SC1091  # the recipe's sets, not its other settings
 mapfile -t sets < <(sets=(train dev test) && . "$(recipe_file kaldi.sh)" && printf '%s\n' "${sets[@]}")
 for set_of_data in "${sets[@]}"; do

@@ -1,5 +1,6 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2178  # $option refers to a variable of the script, which may be an array
 # Options of a script, read from the script's own header. Nothing on the command line is evaluated.
+# As Kaldi's utils/parse_options.sh, but that what is declared is what the header says of it.
 #
 # A header line `#   --some-name VALUE  what it means` declares an option and the variable some_name, which the
 # script sets to its default. VALUE is in upper case: N is a number; `VALUE...` may be repeated, its variable is
@@ -29,7 +30,8 @@ print_header() {
     sed -n '2,${/^#/!q;s/^# \{0,1\}//p;}' "$0"
 }
 
-# parse_options ARGUMENT...: set the declared variables; print the header at --help.
+# parse_options ARGUMENT...: set the declared variables; print the header at --help. $options has each value that is
+# then set, by default too, as --NAME=VALUE.
 parse_options() {
     local -A value_of=()
     local name value rest
@@ -64,8 +66,16 @@ parse_options() {
         fi
         [[ $# -gt 0 && $1 != --* ]] || refuse "--$name needs a value: --$name ${value%...}"
         [[ $value != N || $1 =~ ^(0|[1-9][0-9]{0,8})$ ]] || refuse "--$name needs a number, not '$1'"
-        # shellcheck disable=SC2034,SC2178  # a name reference to a variable of the script
         if [[ $value == *... ]]; then option+=("$1"); else option=$1; fi
         shift
+    done
+
+    options=()
+    for name in "${!value_of[@]}"; do
+        name=${name#--}
+        local -n option=${name//-/_}
+        for value in "${option[@]}"; do
+            options+=("--$name=$value")
+        done
     done
 }

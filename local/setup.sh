@@ -1,6 +1,6 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # Makes the Python environment that the scripts run in, once.
-# The script that reads this sets $root, the folder of this checkout.
+# The script that reads this sets $root, the folder of this checkout, and parse_options $options.
 : "${root:?}"
 
 oldest_python='3.11'
@@ -115,14 +115,14 @@ ready() {
     return 1
 }
 
-# refuse_early OPTION...: what needs no environment to be refused, before one is made.
+# refuse_early: what needs no environment to be refused, before one is made.
 refuse_early() {
     local python
-    [[ -z ${BAYES_ASR_PYTHON:-} ]] || return 0 # none is made: read_plan refuses at once
+    [[ -z ${BAYES_ASR_PYTHON:-} ]] || return 0 # none is made, and all is refused at once
     python=$(active_environment)
     python=${python:-$root/.venv}/bin/python
     new_enough "$python" || python=$(find_python)
-    PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} "$python" -P -m bayes_asr.recipe.stages "${script:?}" refuse "$root" "$@"
+    PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} "$python" -P -m bayes_asr.recipe.stages "${script:?}" refuse "$root" "${options[@]}"
 }
 
 # set_up EXTRAS: an environment with this checkout and its extras, first on the PATH; quick when it is there.

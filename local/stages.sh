@@ -1,29 +1,30 @@
-# shellcheck shell=bash
-# How a script runs a stage. Which stages there are to run, and which of them are complete, says bayes_asr.recipe.stages.
+# shellcheck shell=bash disable=SC2154  # run.sh sets recipe_folders, parse_options sets options
+# How a script runs a stage: what it prints is logged, and what is complete is not repeated.
 
-# ask QUESTION WORD...: what bayes_asr.recipe.stages answers.
+# ask QUESTION [OPTION...]: what bayes_asr.recipe.stages knows of the recipe, by the options of the script and these.
 ask() {
-    python -P -m bayes_asr.recipe.stages "${script:?}" "$@"
-}
-
-# read_plan OPTION...: check the options and set the variables that bayes_asr/recipe/stages/plan.py names. It prints the name
-# of each, the number of its values, and these.
-read_plan() {
-    local name number
-    while IFS= read -r -d '' name && IFS= read -r -d '' number; do
-        mapfile -d '' -t -n "$number" "$name"
-    done < <(ask plan "${root:?}" "$@")
-    wait $!
+    python -P -m bayes_asr.recipe.stages "${script:?}" "$1" "${root:?}" "${options[@]}" "${@:2}"
 }
 
 # recipe_file NAME: the path of a file of the recipe, its own or of a recipe that it builds on.
-# shellcheck disable=SC2154  # read_plan sets builds_on
 recipe_file() {
     local folder
-    for folder in "${recipe_dir:?}" "${builds_on[@]}"; do
+    for folder in "${recipe_folders[@]}"; do
         [[ -f $folder/$1 ]] && echo "$folder/$1" && return
     done
-    echo "$recipe_dir/$1"
+    echo "${recipe_folders[0]}/$1"
+}
+
+# recipe_scripts: the paths of the recipe's Python scripts, which stage 0 reads as it reads data.
+recipe_scripts() {
+    local folder script
+    for folder in "${recipe_folders[@]}"; do
+        for script in "$folder"/[!.]*.py; do
+            [[ ! -f $script ]] || echo "${script##*/}"
+        done
+    done | LC_ALL=C sort -u | while read -r script; do
+        recipe_file "$script"
+    done
 }
 
 # run_logged LOG COMMAND...: run a command, adding what it prints to LOG. It runs beside this shell, which can so pass
@@ -49,21 +50,35 @@ end_command() {
     kill -TERM "$(jobs -p %%)" 2>/dev/null || true
 }
 
-# run_stage STAGES NAME FOLDER [FILE...] -- [COMMAND...]: run the command of a stage (`3`) or of several (`0-2`), if
-# there is one and it was asked for; what it prints is added to FOLDER/log/NAME.log. FILEs are what it reads and
-# writes: while they and the command are what they were when it last succeeded, it is complete and not repeated.
-# Without FILEs the command decides that itself. A failure stops everything with the command's own status.
+# stamp FILE... -- COMMAND...: a command and, one a line, its files that exist, with size and time in nanoseconds.
+stamp() {
+    local files=()
+    while [[ $1 != -- ]]; do
+        [[ ! -e $1 ]] || files+=("$1")
+        shift
+    done
+    printf '%s ' "${*:2}"
+    if ((${#files[@]})); then
+        stat --dereference --printf '%n %s %.9Y\n' -- "${files[@]}" | sed 's/\.\([0-9]*\)$/\1/'
+    else
+        echo
+    fi
+}
+
+# run_stage STAGES NAME FOLDER [FILE...] -- COMMAND...: run the command of a stage (`3`) or of several (`0-2`), if
+# it was asked for; what it prints is added to FOLDER/log/NAME.log. FILEs are what it reads and writes: while they and
+# the command are what they were when it last succeeded, it is complete and not repeated. Without FILEs the command
+# decides that itself. A failure stops everything with the command's own status.
 run_stage() {
-    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done files=() verdict=due status=0
+    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done files=() status=0
     shift 3
     while [[ $1 != -- ]]; do
         files+=("$1") && shift
     done
     shift
-    (($# && first <= ${stop_stage:?} && last >= ${stage:?})) || return 0
+    ((first <= ${stop_stage:?} && last >= ${stage:?})) || return 0
     mkdir -p "${log%/*}"
-    [[ ${#files[@]} == 0 || -n $force ]] || verdict=$(ask is-complete "$done" "${files[@]}" -- "$@")
-    if [[ $verdict == complete ]]; then
+    if ((${#files[@]})) && [[ -z $force && -f $done && $(<"$done") == "$(stamp "${files[@]}" -- "$@")" ]]; then
         echo "$title: complete"
         return
     fi
@@ -73,5 +88,8 @@ run_stage() {
         echo "Stage $first ($title) failed with status $status; its log is $log" >&2
         exit "$status"
     fi
-    ((${#files[@]} == 0)) || ask completed "$done" "${files[@]}" -- "$@"
+    if ((${#files[@]})); then
+        stamp "${files[@]}" -- "$@" >"$done.new"
+        mv "$done.new" "$done"
+    fi
 }

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.support.recipe_options import DEFAULTS
 from tests.support.script_stubs import Checkout
 
 NEEDS_RECIPE = re.compile("preparing a corpus|--dim 50|needs its corpus|recipe|name it by")
@@ -196,9 +197,8 @@ def test_settings_are_checked_before_any_stage(
 def test_refusing_early_needs_the_standard_library_alone(checkout: Checkout) -> None:
     """As on a machine where nothing is installed yet: -S leaves all packages out."""
     words = ("-P", "-S", "-m", "bayes_asr.recipe.stages", "run.sh", "refuse", str(checkout.folder))
-    for options, status in ((["--recipe", "nosuch"], 2), (["--experiment", "pair"], 0)):
-        recipe = [] if options[0] == "--recipe" else ["--recipe", "made"]
-        done = checkout.run(sys.executable, *words, *recipe, *options)
+    for option, status in (("--recipe=nosuch", 2), ("--experiment=pair", 0)):
+        done = checkout.run(sys.executable, *words, *DEFAULTS, "--recipe=made", option)
         assert done.returncode == status, done.stderr
         assert done.stderr.count("\n") == (status > 0)
 

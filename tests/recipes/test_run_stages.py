@@ -26,8 +26,8 @@ def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
             *("--set=seed=1", "--nproc", "2", "--out", run),
         ],
         ["forward", run, "--on", "dev"],
-        ["decode", run, "--on", "dev", "--nj", "3"],
         ["forward", run, "--on", "test"],
+        ["decode", run, "--on", "dev", "--nj", "3"],
         ["decode", run, "--on", "test", "--nj", "3"],
         ["score", run, "--nj", "3"],
         ["report", out],
@@ -220,13 +220,56 @@ def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
     assert not prepared()
 
 
+def test_files_of_a_recipe_are_those_of_the_nearest_folder(checkout: Checkout) -> None:
+    """A changed script, its own or of a recipe that it builds on, has stage 0 run again."""
+    gmm, small = checkout.folder / "recipes/gmm", checkout.folder / "recipes/small"
+    small.mkdir()
+    (small / "config.yaml").write_text("include: ../gmm/config.yaml\n")
+    (gmm / "corpus.py").touch()
+    (gmm / ".#prepare.py").touch()
+    command = ("./run.sh", "--recipe", "small", "--corpus", ".", "--stop-stage", "2")
+    done = checkout.run(*command, "--experiment", "pair", KALDI_ROOT="")
+    assert done.returncode == 0, done.stderr
+    out = checkout.folder / "exp/small"
+    assert checkout.calls("gmm.sh")[0][:2] == ["--recipe", str(gmm)]
+    prepare = f"python {gmm}/prepare.py --out {out} --corpus . "
+    scripts = (gmm / "corpus.py", gmm / "prepare.py")
+    files = [f"{path} 0 {path.stat().st_mtime_ns}\n" for path in scripts]
+    stamp = (out / "log/prepare.done").read_text()
+    assert stamp == prepare + "".join(files), "as in version 0.1: what was complete stays so"
+    assert "prepare: complete" in checkout.run(*command, KALDI_ROOT="").stdout
+    (small / "corpus.py").touch()
+    assert "prepare: complete" not in checkout.run(*command, KALDI_ROOT="").stdout
+
+
+def test_gmms_are_compared_before_the_networks_of_an_experiment(checkout: Checkout) -> None:
+    command = ("./run.sh", "--recipe", "gmm", "--corpus", ".", "--experiment", "pair")
+    out = checkout.folder / "exp/gmm"
+    for kaldi, gmms in (("", [f"{out}/gmm"]), ("/kaldi", [])):
+        done = checkout.run(*command, KALDI_ROOT=kaldi)
+        assert done.returncode == 0, done.stderr
+        compared = [*gmms, f"{out}/gru", f"{out}/lstm", "--out", f"{out}/report_pair"]
+        assert checkout.calls("bayes-asr")[-1] == ["report", *compared]
+
+
+def test_folders_are_spelled_from_the_root_as_the_shell_does(checkout: Checkout) -> None:
+    """A link stays one, so that the same command finds its stages complete."""
+    (checkout.folder / "link").symlink_to(".")
+    command = "cd link && ../run.sh --recipe made --out ./a/ --stop-stage 0"
+    done = checkout.run("bash", "-euc", command.replace("../run.sh", "./run.sh"))
+    assert done.returncode == 0, done.stderr
+    (call,) = [call for call in checkout.calls("python") if call[0].endswith("prepare.py")]
+    assert call[1:] == ["--out", f"{checkout.folder}/link/./a/"]
+
+
 def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkout) -> None:
     done = checkout.run("./run.sh", "--recipe", "made", FAILING="decode")
     log = checkout.folder / "exp/made/made/seed1/log/decode_dev.log"
     assert done.returncode == 3
     assert f"Stage 5 (decode_dev) failed with status 3; its log is {log}" in done.stderr
     assert "it went wrong" in log.read_text()
-    assert [call[0] for call in checkout.calls("bayes-asr")] == ["train", "forward", "decode"]
+    called = [call[0] for call in checkout.calls("bayes-asr")]
+    assert called == ["train", "forward", "forward", "decode"]
 
 
 def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -> None:
@@ -272,6 +315,37 @@ def test_signal_to_all_processes_lets_the_stage_save(
     assert said.endswith("saved\n")
 
 
+def test_stage_is_complete_while_its_files_and_command_are_the_same(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    there, absent = tmp_path / "a file", tmp_path / "absent"
+    there.write_text("x")
+
+    def runs(*command: str, files: tuple[Path, ...] = (there, absent)) -> bool:
+        script = '. local/stages.sh; stage=0 stop_stage=7 force=; run_stage 3 a "$@"'
+        words = (str(tmp_path), *map(str, files), "--", *command)
+        done = checkout.run("bash", "-euo", "pipefail", "-c", script, "bash", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout != "a: complete\n"
+
+    command = ("echo", "--on", "two words")
+    assert runs(*command)
+    written = there.stat().st_mtime_ns
+    as_in_version_0_1 = f"echo --on two words {there} 1 {written}\n"
+    assert (tmp_path / "log/a.done").read_text() == as_in_version_0_1, "what was complete stays so"
+    assert not runs(*command)
+    assert runs(*command, "--nj")
+    assert runs(*command, "--nj", files=(absent,)), "the file is another's"
+    assert (tmp_path / "log/a.done").read_text() == "echo --on two words --nj \n"
+    assert not runs(*command, "--nj", files=(absent,))
+    absent.touch()
+    assert runs(*command, "--nj", files=(absent,))
+    assert runs(*command)
+    os.utime(there, ns=(written, written + 1))
+    assert runs(*command)
+    assert not runs(*command)
+
+
 def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
     checkout: Checkout,
 ) -> None:
@@ -281,7 +355,7 @@ def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
         return " ".join(call[0] for call in checkout.calls("bayes-asr")[before:])
 
     run = checkout.folder / "exp/made/made/seed1"
-    everything = "train forward decode forward decode score report"
+    everything = "train forward forward decode decode score report"
     assert verbs(FAILING="score") == everything.removesuffix(" report")
     assert verbs() == "train score report"
     assert verbs() == "train report"

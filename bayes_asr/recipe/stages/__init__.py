@@ -1,6 +1,6 @@
-"""The stages of a recipe: what run.sh asks before it runs a command.
+"""The stages of a recipe: what run.sh asks of it before and between the commands that it runs.
 
 `options` are those of run.sh, `recipe` is the folder that they name, `checks` refuse what it has no
-use for. `preparation` says what stages 0 to 2 run, `systems` what stages 3 to 7 train and compare.
-`plan` hands all of it to the shell. `stamps` know which stages are complete.
+use for. `preparation` is of stages 0 to 2, `systems` and `configurations` of stages 3 to 7.
+`__main__` answers the shell.
 """

@@ -1,73 +1,124 @@
-"""What the shell asks, as `python -m bayes_asr.recipe.stages SCRIPT QUESTION ...`."""
+"""Questions of the shell: `python -m bayes_asr.recipe.stages SCRIPT QUESTION ROOT OPTION...`.
+
+Each answer is a word a line. ROOT is the checkout or the package, OPTIONs are all of run.sh.
+"""
 
 import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
 
 # isort: split
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, complaint
-from bayes_asr.recipe.stages import stamps
+from bayes_asr.recipe.stages.options import OptionError, RecipeOptions, read_options
 
 
-def main(script: str, question: str, *words: str) -> int:
+def main(script: str, question: str, root: str, *words: str) -> int:
     """Answer on standard output; returns 2 for a mistake in options, 1 for other bad input."""
     try:
-        QUESTIONS[question](words)
+        for line in QUESTIONS[question](read_options(words), Path(root)):
+            print(line)
     except (InputError, OSError) as error:
-        # The import waits, since most questions end without an error.
-        from bayes_asr.recipe.stages.choices import OptionError
-
         print(f"{script}: {complaint(error)}", file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
     return 0
 
 
-def refuse(words: Sequence[str]) -> None:
-    """ROOT OPTION...: nothing; the standard library alone finds these mistakes."""
+# Imports wait for their question: `refuse` has the standard library alone.
+
+
+def refuse(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """Nothing; raises OptionError for a mistake that shows without a configuration."""
     from bayes_asr.recipe.stages.checks import check_alone
-    from bayes_asr.recipe.stages.choices import parse
     from bayes_asr.recipe.stages.recipe import locate_recipe
     from bayes_asr.recipe.stages.systems import find_experiment
 
-    root, *given = words
-    options = parse(given)
     check_alone(options)
-    find_experiment(options, locate_recipe(options.recipe, Path(root)), Path(root))
+    find_experiment(options, locate_recipe(options.recipe, root), root)
+    return ()
 
 
-def plan(words: Sequence[str]) -> None:
-    """ROOT OPTION...: the variables of run.sh, their words ended by NUL."""
-    from bayes_asr.recipe.stages.choices import (
-        parse,  # these take longer to load than a stage to check
-    )
-    from bayes_asr.recipe.stages.plan import make_plan, variables
+def check(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """Notices; raises OptionError or InputError for whatever would end a stage."""
+    from bayes_asr.recipe.stages.checks import check_options
+    from bayes_asr.recipe.stages.configurations import check_configurations
+    from bayes_asr.recipe.stages.preparation import trains_gmms
+    from bayes_asr.recipe.stages.recipes import find_recipe, recognise_corpus
+    from bayes_asr.recipe.stages.systems import choose_systems
 
-    root, *options = words
-    # NUL ends each word because a path may hold anything else, line ends too.
-    answer = "".join(f"{word}\0" for word in variables(make_plan(parse(options), Path(root))))
-    sys.stdout.buffer.write(os.fsencode(answer))
-
-
-def is_complete(words: Sequence[str]) -> None:
-    """STAMP FILE... -- COMMAND...: `complete` or `due`."""
-    print("complete" if stamps.is_complete(*_stage(words)) else "due")
+    recipe = find_recipe(options.recipe, root)
+    systems = choose_systems(options, recipe, root)
+    check_options(options, recipe, by_gmms=trains_gmms(options, recipe))
+    yield from check_configurations(options, recipe, systems, root)
+    if options.corpus:
+        yield from recognise_corpus(Path(options.corpus), recipe, root)
 
 
-def mark_complete(words: Sequence[str]) -> None:
-    """STAMP FILE... -- COMMAND...: note that the command has succeeded."""
-    stamps.write_stamp(*_stage(words))
+def folders(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """The folders of the recipe and of those that it builds on."""
+    from bayes_asr.recipe.stages.recipes import find_recipe
+
+    return find_recipe(options.recipe, root).folders
 
 
-def _stage(words: Sequence[str]) -> tuple[Path, Sequence[str], Sequence[str]]:
-    """The stamp, the files and the command of a stage."""
-    end = words.index("--")
-    return Path(words[0]), words[1:end], words[end + 1 :]
+def prepare_options(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """The options of the recipe's prepare.py."""
+    from bayes_asr.recipe.stages import preparation
+    from bayes_asr.recipe.stages.recipes import find_recipe
+
+    return preparation.prepare_options(options, find_recipe(options.recipe, root))
 
 
-QUESTIONS = {"refuse": refuse, "plan": plan, "is-complete": is_complete, "completed": mark_complete}
+def forget_changed_corpus(options: RecipeOptions, root: Path) -> Iterator[str]:
+    """A notice where the corpus has changed since it was prepared, and no stamp any more."""
+    from bayes_asr.recipe.stages.corpus_changes import has_changed
+
+    stamp = Path(options.out, "log", "prepare.done")
+    if options.corpus and has_changed(Path(options.corpus), stamp, Path(options.out)):
+        stamp.unlink()
+        yield f"{options.corpus} has changed since it was prepared"
+
+
+def max_skipped(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """The share of utterances that may lack features, empty where it is the default."""
+    from bayes_asr.recipe.stages import preparation
+    from bayes_asr.recipe.stages.recipes import find_recipe
+
+    yield preparation.max_skipped(options, find_recipe(options.recipe, root))
+
+
+def systems(options: RecipeOptions, root: Path) -> Iterator[str]:
+    """Verb, name and configuration of each system, with tabs between them."""
+    from bayes_asr.recipe.stages.configurations import recognisers
+    from bayes_asr.recipe.stages.recipes import find_recipe
+    from bayes_asr.recipe.stages.systems import choose_systems
+
+    recipe = find_recipe(options.recipe, root)
+    chosen = choose_systems(options, recipe, root)
+    verbs = recognisers(options, recipe, chosen, root)
+    for row in zip(verbs, chosen.names, chosen.files or ("",), strict=True):
+        yield "\t".join(row)
+
+
+def compared(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """The arguments of `bayes-asr report`."""
+    from bayes_asr.recipe.stages.recipes import find_recipe
+    from bayes_asr.recipe.stages.systems import choose_systems
+
+    return choose_systems(options, find_recipe(options.recipe, root), root).compared
+
+
+QUESTIONS: Mapping[str, Callable[[RecipeOptions, Path], Iterable[str]]] = {
+    "refuse": refuse,
+    "check": check,
+    "folders": folders,
+    "prepare-options": prepare_options,
+    "forget-changed-corpus": forget_changed_corpus,
+    "max-skipped": max_skipped,
+    "systems": systems,
+    "compared": compared,
+}
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

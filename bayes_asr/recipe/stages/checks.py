@@ -1,4 +1,4 @@
-"""What a recipe, or this version, has no use for is refused, never ignored."""
+"""Checks of the options: those that a recipe has no use for are refused, never ignored."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.installed import find_configuration, split_system
-from bayes_asr.recipe.stages.choices import OptionError, RecipeOptions
+from bayes_asr.recipe.stages.options import OptionError, RecipeOptions
 from bayes_asr.recipe.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
 LAST = 7  # stage
@@ -39,9 +39,11 @@ def _wrong_numbers(options: RecipeOptions) -> Iterator[str]:
     for name in ("seeds", "nj", "nproc"):
         if getattr(options, name) == 0:
             yield f"--{name} 0: at least one is needed"
-    first, last = options.stage, options.stop_stage
-    if first > min(last, LAST):
-        yield f"--stage {first} --stop-stage {last}: no stage of 0 to {LAST} is between them"
+    if options.stage > min(options.stop_stage, LAST):
+        yield (
+            f"--stage {options.stage} --stop-stage {options.stop_stage}: no stage of 0 to {LAST} is"
+            " between them"
+        )
 
 
 def _wrong_folders(options: RecipeOptions) -> Iterator[str]:
@@ -51,16 +53,16 @@ def _wrong_folders(options: RecipeOptions) -> Iterator[str]:
         if options.kaldi_dir and getattr(options, name) not in (None, ""):
             yield f"--{name} and --kaldi-dir exclude each other"
     for name in ("kaldi_dir", "corpus"):
-        folder = getattr(options, name)
-        if folder and not Path(folder).is_dir():
-            yield f"--{name.replace('_', '-')} {folder}: there is no such folder"
+        path = getattr(options, name)
+        if path and not Path(path).is_dir():
+            yield f"--{name.replace('_', '-')} {path}: there is no such folder"
     if options.out:
         out = Path(options.out).absolute()
         # The folder may be new: the nearest one that exists must allow writing.
-        there = next(path for path in (out, *out.parents) if path.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            what = "may not be written to" if there.is_dir() else "is no folder"
-            yield f"--out {options.out}: {there} {what}; name another place"
+        existing = next(path for path in (out, *out.parents) if path.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            what = "may not be written to" if existing.is_dir() else "is no folder"
+            yield f"--out {options.out}: {existing} {what}; name another place"
 
 
 def _wrong_corpus(options: RecipeOptions, recipe: Recipe) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.recipe.stages.choices import OptionError
+from bayes_asr.recipe.stages.options import OptionError
 
 CONFIG = "config.yaml"
 GMM_SETTINGS = "kaldi.sh"  # without it, prepare.py makes features and alignments too
@@ -32,35 +32,30 @@ class Recipe:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where its files are looked for, in this order."""
+        """The folders in which its files are looked for, in this order."""
         return self.folder, *self.builds_on
 
     def file(self, name: str) -> str:
         """The path of a file, its own or of a recipe that it builds on, there or not."""
         # The first folder that has the file wins, so a recipe overrides what it builds on.
-        found = (f"{folder}/{name}" for folder in self.folders if Path(folder, name).is_file())
-        return next(found, f"{self.folder}/{name}")
+        paths = (f"{home}/{name}" for home in self.folders if Path(home, name).is_file())
+        return next(paths, f"{self.folder}/{name}")
 
     def has(self, name: str) -> bool:
         """Say whether there is such a file."""
         return Path(self.file(name)).is_file()
 
 
-def locate_recipe(named: str, root: Path) -> Recipe:
+def locate_recipe(name: str, root: Path) -> Recipe:
     """The recipe of this name in `root`/recipes, or in a folder, whose path has a slash.
 
     Raises OptionError where there is none.
     """
-    recipe = Recipe(named if "/" in named else f"{root}/recipes/{named}")
+    recipe = Recipe(name if "/" in name else f"{root}/recipes/{name}")
     if not recipe.has(CONFIG):
+        recipes = sorted(path.name for path in (root / "recipes").glob("*") if path.is_dir())
         raise OptionError(
-            f"--recipe {named}: there is no {recipe.file(CONFIG)}"
-            f" (known recipes: {folders_in(root / 'recipes')})"
+            f"--recipe {name}: there is no {recipe.file(CONFIG)}"
+            f" (known recipes: {' '.join(recipes)})"
         )
     return recipe
-
-
-def folders_in(*folders: Path) -> str:
-    """The names of the folders in some folders, in one line."""
-    inside = (one for folder in folders if folder.is_dir() for one in folder.iterdir())
-    return " ".join(sorted({one.name for one in inside if one.is_dir()}))

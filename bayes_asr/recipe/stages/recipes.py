@@ -1,4 +1,4 @@
-"""Which recipe is meant: what it offers, what it builds on, and which one suits a corpus better."""
+"""Recipes by their config.yaml: what one offers and builds on, and which one a corpus is of."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,12 +10,12 @@ from bayes_asr.config.merge import load_section
 from bayes_asr.recipe.stages.recipe import CONFIG, Recipe, locate_recipe
 
 
-def find_recipe(named: str, root: Path) -> Recipe:
+def find_recipe(name: str, root: Path) -> Recipe:
     """The recipe that `locate_recipe` finds, and what its config.yaml says of it.
 
     Raises InputError for a damaged config.yaml.
     """
-    recipe = locate_recipe(named, root)
+    recipe = locate_recipe(name, root)
     config = Path(recipe.file(CONFIG))
     section = load_section("recipe", [config])
     # The first folder is the recipe's own.
@@ -26,22 +26,22 @@ def find_recipe(named: str, root: Path) -> Recipe:
     )
 
 
-def recognise_corpus(corpus: Path, chosen: Recipe, root: Path) -> Iterator[str]:
-    """Say which other recipe, one that builds on the chosen one, is known by such a corpus."""
+def recognise_corpus(corpus: Path, recipe: Recipe, root: Path) -> Iterator[str]:
+    """Say which other recipe, one that builds on this one, is known by such a corpus."""
     for config in sorted(root.glob(f"recipes/*/{CONFIG}")):
         try:
-            folder, *built_on = find_recipe_folders(config)
+            directory, *built_on = find_recipe_folders(config)
             patterns = load_section("recipe", [config]).known_by
-        except InputError:  # of no concern to the recipe that was chosen
+        except InputError:  # of no concern to this recipe
             continue
         # A corpus is known by several files together: any one of them may be in others too.
         if (
-            Path(chosen.folder).resolve() in built_on
+            Path(recipe.folder).resolve() in built_on
             and patterns
             and all(any(corpus.glob(pattern)) for pattern in patterns)
         ):
             yield (
                 f"{corpus} has {' and '.join(patterns)}: it looks like the corpus of the recipe"
-                f" {folder.name}, to whose size {chosen.name} is not set; consider --recipe"
-                f" {folder.name}"
+                f" {directory.name}, to whose size {recipe.name} is not set; consider --recipe"
+                f" {directory.name}"
             )

@@ -1,4 +1,4 @@
-"""What is trained and compared: one system, or those of an experiment."""
+"""The systems that are trained and compared: one, or those of an experiment."""
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import split_system
-from bayes_asr.recipe.stages.choices import OptionError, RecipeOptions
+from bayes_asr.recipe.stages.options import OptionError, RecipeOptions
 from bayes_asr.recipe.stages.recipe import Recipe
 
 SUFFIX = ".yaml"
@@ -19,12 +19,12 @@ FORM = "NAME = SYSTEM... < NAME = SYSTEM..."
 class Systems:
     """The names of systems, which are those of their folders below `out`.
 
-    system_files: the configuration of each, none where the recipe's is all; compared: what
-    `bayes-asr report` is told.
+    files: the configuration of each, none where the recipe's is all; compared: the arguments of
+    `bayes-asr report`.
     """
 
-    systems: tuple[str, ...]
-    system_files: tuple[str, ...]
+    names: tuple[str, ...]
+    files: tuple[str, ...]
     compared: tuple[str, ...]
 
 
@@ -47,10 +47,10 @@ def find_experiment(options: RecipeOptions, recipe: Recipe, root: Path) -> Path 
     for path in candidates:
         if path.is_file() or any(_configurations(path)):
             return path
-    known = {path.name.removesuffix(SUFFIX) for home in homes for path in home.glob("[!.]*")}
+    experiments = {path.name.removesuffix(SUFFIX) for home in homes for path in home.glob("[!.]*")}
     raise OptionError(
         f"--experiment: there are no configurations in {candidates[-1]}"
-        f" (known experiments: {' '.join(sorted(known))})"
+        f" (known experiments: {' '.join(sorted(experiments))})"
     )
 
 
@@ -88,9 +88,9 @@ def name_system(configuration: str) -> str:
     return system or file.name.removesuffix(SUFFIX)
 
 
-def _configurations(folder: Path) -> Iterator[Path]:
+def _configurations(directory: Path) -> Iterator[Path]:
     """The configurations of a folder in the order of their names, spelled as the folder is."""
-    return iter(sorted(path for path in folder.glob(f"[!.]*{SUFFIX}") if path.is_file()))
+    return iter(sorted(path for path in directory.glob(f"[!.]*{SUFFIX}") if path.is_file()))
 
 
 def _read_lines(file: Path) -> Iterator[tuple[str, str]]:
@@ -114,24 +114,24 @@ def state_hypotheses(
         sides = [_read_group(side, folders, where) for side in hypothesis.split("<")]
         if len(sides) != 2:
             raise InputError(f"{where}: a hypothesis is {FORM}")
-        (_, fewer), (_, more) = sides
-        if both := [system for system in fewer if system in more]:
+        (_, better), (_, worse) = sides
+        if both := [system for system in better if system in worse]:
             raise InputError(f"{where}: {both[0]} is on both sides")
         for option, (name, systems) in zip(("--group", "--against"), sides, strict=True):
             # An option takes NAME=FOLDER as one word, and each further folder as another.
-            first, *others = (folders[system] for system in systems)
-            yield from (option, f"{name}={first}", *others)
+            nearest, *further = (folders[system] for system in systems)
+            yield from (option, f"{name}={nearest}", *further)
 
 
-def _read_group(side: str, known: Collection[str], where: str) -> tuple[str, list[str]]:
-    """What some systems are called together, and these."""
+def _read_group(side: str, names: Collection[str], where: str) -> tuple[str, list[str]]:
+    """The name of a group of systems, and these."""
     name, _, members = (part.strip() for part in side.partition("="))
     if not name[:1].isalpha() or not members or "=" in members:
         raise InputError(f"{where}: a hypothesis is {FORM}")
     systems = list(dict.fromkeys(members.split()))
     for system in systems:
-        if system not in known:
-            near = difflib.get_close_matches(system, known, 1)
-            advice = f"did you mean {near[0]}?" if near else f"there are {' '.join(known)}"
+        if system not in names:
+            match = difflib.get_close_matches(system, names, 1)
+            advice = f"did you mean {match[0]}?" if match else f"there are {' '.join(names)}"
             raise InputError(f"{where}: the experiment has no system {system}; {advice}")
     return name, systems

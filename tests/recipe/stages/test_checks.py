@@ -1,26 +1,13 @@
-"""What run.sh refuses: options that there are not, and those that a recipe has no use for."""
+"""What run.sh refuses: options that a recipe has no use for."""
 
 from pathlib import Path
 
 import pytest
 
 from bayes_asr.recipe.stages.checks import check_options
-from bayes_asr.recipe.stages.choices import OptionError, parse
+from bayes_asr.recipe.stages.options import OptionError
 from bayes_asr.recipe.stages.recipe import Recipe
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--speed=3"], "unrecognized arguments: --speed=3"),
-        (["--stage=two"], "argument --stage: invalid int value: 'two'"),
-        (["--out"], "argument --out: expected one argument"),
-        (["--recip=mini"], "unrecognized arguments: --recip=mini"),
-    ],
-)
-def test_what_is_no_option_is_a_mistake(words: list[str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        parse(words)
+from tests.support.recipe_options import options_of
 
 
 @pytest.mark.parametrize(
@@ -45,11 +32,11 @@ def test_what_is_no_option_is_a_mistake(words: list[str], message: str) -> None:
 )
 def test_what_a_recipe_has_no_use_for_is_refused(words: str, message: str) -> None:
     with pytest.raises(OptionError, match=message.replace(".", r"\.")):
-        check_options(parse(words.split()), Recipe("made"), by_gmms=False)
+        check_options(options_of(*words.split()), Recipe("made"), by_gmms=False)
 
 
 def test_where_a_corpus_is_found_is_said(tmp_path: Path) -> None:
     (tmp_path / "prepare.py").touch()
     recipe = Recipe(str(tmp_path), offers=("corpus",), source="git clone URL, free")
     with pytest.raises(OptionError, match=r"or --kaldi-dir \(git clone URL, free\)"):
-        check_options(parse([]), recipe, by_gmms=False)
+        check_options(options_of(), recipe, by_gmms=False)

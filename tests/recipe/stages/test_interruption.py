@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import RECIPES, ROOT
+from tests.support.recipe_options import DEFAULTS
 
 SCRIPTS = [*RECIPES.glob("*/prepare.py"), *RECIPES.glob("*/align.py"), ROOT / "local/kaldi_data.py"]
 
@@ -45,7 +46,7 @@ def test_other_errors_keep_their_traceback() -> None:
 @pytest.mark.parametrize("moment", ["imports", "work"])
 def test_questions_of_the_shell_are_interrupted_in_one_line(moment: str) -> None:
     """While the modules load, and while it answers."""
-    module = "stamps" if moment == "imports" else "checks"
+    module = "options" if moment == "imports" else "checks"
     code = (
         "import os, runpy, signal, sys\n"
         "class Interrupt:\n"
@@ -54,7 +55,7 @@ def test_questions_of_the_shell_are_interrupted_in_one_line(moment: str) -> None
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupt())\n"
         "script = os.path.abspath('bayes_asr/recipe/stages/__main__.py')\n"
-        "sys.argv = [script, 'run.sh', 'refuse', '.']\n"
+        f"sys.argv = [script, 'run.sh', 'refuse', '.', *{DEFAULTS}]\n"
         "runpy.run_path(sys.argv[0], run_name='__main__')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

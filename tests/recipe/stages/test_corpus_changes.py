@@ -1,10 +1,10 @@
-"""Which stages are complete, and whether a corpus has changed since it was prepared."""
+"""Whether a corpus has changed since it was prepared."""
 
 import os
 import time
 from pathlib import Path
 
-from bayes_asr.recipe.stages.stamps import has_changed, is_complete, write_stamp
+from bayes_asr.recipe.stages.corpus_changes import has_changed
 
 
 def test_corpus_has_changed_where_anything_came_or_changed(tmp_path: Path) -> None:
@@ -37,22 +37,3 @@ def test_corpus_has_changed_where_anything_came_or_changed(tmp_path: Path) -> No
         assert not changed()
     (corpus / "below" / "new").chmod(0o600)
     assert has_changed(corpus, stamp, out)
-
-
-def test_stage_is_complete_while_its_files_and_command_are_the_same(tmp_path: Path) -> None:
-    stamp, there, absent = tmp_path / "log" / "a.done", tmp_path / "a file", tmp_path / "absent"
-    there.write_text("x")
-    files, command = [str(there), str(absent)], ["decode", "--on", "two words"]
-    assert not is_complete(stamp, files, command)
-    write_stamp(stamp, files, command)
-    written = there.stat().st_mtime_ns
-    as_in_version_0_1 = f"decode --on two words {there} 1 {written}\n"
-    assert stamp.read_text() == as_in_version_0_1, "what was complete stays so"
-    assert is_complete(stamp, files, command)
-    assert not is_complete(stamp, files, [*command, "--nj"])
-    assert not is_complete(stamp, files[1:], command)
-    absent.touch()
-    assert not is_complete(stamp, files, command)
-    absent.unlink()
-    os.utime(there, ns=(written, written + 1))
-    assert not is_complete(stamp, files, command)
