@@ -21,7 +21,7 @@
 # Results: OUT/data-fmllr-tri3/SET, OUT/exp/tri3_ali{,_dev,_test}, OUT/exp/tri3/graph and
 # OUT/gmm/{mono,tri1,tri2,tri3}/score_{dev,test}.json. Where there is data/local/dict_words, there is also
 # OUT/exp/tri3/graph_words; a configuration that names it has words decoded and scored, in OUT/gmm/MODEL_words.
-# shellcheck disable=SC2329  # functions are called by name, as commands of steps
+# shellcheck disable=SC2329  # functions are called as commands of stages
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=local/options.sh
@@ -30,75 +30,38 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/local/setup.sh"
 # shellcheck source=local/stages.sh
 . "$root/local/stages.sh"
-# shellcheck source=local/gmm_steps.sh
-. "$root/local/gmm_steps.sh"
 
-stamps=gmm_ cepstra=data decoded=(mono tri1 tri2 tri3)
-
-way_language() { command=(language "$oov" "${lang[@]}" "$1"); }
-way_mfcc() { # of sound: a recipe may have prepared features itself
-    [[ $cepstra == data && ! -f data/$1/wav.scp ]] || command=(mfcc "$@")
-}
-way_subset() { # of those that have features, which may be fewer than are spoken
-    local there
-    there=$(wc -l 2>/dev/null <"$1/feats.scp") || there=$2
-    command=(python "$root/local/subset_data.py" "$1" "$((there < $2 ? there : $2))" "$3")
-}
-way_mono() { call mono "${mono[@]}" -- "$@"; }
-way_deltas() { call deltas "${tri1[@]}" -- "$@"; }
-way_lda_mllt() { call lda-mllt --dim "$dim" --left-context 3 --right-context 3 "${tri2[@]}" -- "$@"; }
-way_sat() { call sat "${tri3[@]}" -- "$@"; }
-way_align() {
-    local -n script_of_model=${3##*/}_ali
-    local adapt=() lost=()
-    [[ $script_of_model != */align_fmllr.sh ]] || adapt=(--adapt)
-    # Networks learn from these, so nothing that Kaldi's aligner gives up may be lost.
-    [[ $3 != exp/tri3 ]] || lost=(--rescue true)
-    call align "${script_of_model[@]:1}" "${lost[@]}" -- "$@" "${adapt[@]}"
-}
-way_graph() {
-    command=(bayes-asr graph --lang "$(language_of "$2")" --lm "data/local/lm$2.arpa" --model "$1/final.mdl" --out "$1/graph$2")
-}
-way_decode() {
-    in_own_words "${decode[@]}"
-    command=(in_jobs decode "$@" --wip "${wip[@]}" "${words[@]}" ${max_skipped:+--max-skipped "$max_skipped"})
-}
-way_score() { command=(score "${config[@]}" "$1" "$2" "$3 $(checksum "${config[@]}")"); }
-way_fmllr() { command=(bayes-asr gmm features "data/$1" exp/tri3 "$2" "data-fmllr-tri3/$1"); }
-
-# call STEP OPTION... -- ARGUMENT...: set $command to a step of bayes-asr gmm with the options of a script of Kaldi's.
-call() {
-    local name=$1 options=()
-    shift
-    while [[ $1 != -- ]]; do
-        options+=("$1") && shift
+# in_jobs STEP ARGUMENT... [OPTION...]: a step of bayes-asr gmm that $nj jobs or processes share, into the folder that is
+# its last argument; with --force from the beginning. It takes the place of the shell, so that signals reach it.
+in_jobs() {
+    local word folder starter=${train_cmd:-}
+    [[ $1 != decode ]] || starter=${decode_cmd:-$starter}
+    for word in "$@"; do
+        [[ $word != -* ]] || break
+        folder=$word
     done
-    in_own_words "${options[@]}"
-    command=(in_jobs "$name" "${@:2}" "${words[@]}")
+    [[ -z $force ]] || rm -rf "$folder"
+    exec bayes-asr gmm "$@" --nj "$nj" ${starter:+--cmd "$starter"}
 }
 
-# in_own_words OPTION... [LEAVES GAUSSIANS]: set $words to what a recipe gives to Kaldi's scripts, as bayes-asr gmm calls
-# it, without what it does anyhow. It refuses what it does not have.
-in_own_words() {
-    words=()
+# own_options OPTION... [LEAVES GAUSSIANS]: print, a word a line, what a recipe gives to Kaldi's scripts as bayes-asr gmm
+# calls it, without what it does anyhow. It refuses what it does not have.
+own_options() {
     while (($#)); do
         case $1 in
             --use-graphs) ;;
-            --totgauss) words+=(--gaussians "$2") ;;
-            --*) words+=("$1" "$2") ;;
-            *) words+=(--leaves "$1" --gaussians "$2") ;;
+            --totgauss) printf '%s\n' --gaussians "$2" ;;
+            --*) printf '%s\n' "$1" "$2" ;;
+            *) printf '%s\n' --leaves "$1" --gaussians "$2" ;;
         esac
         shift 2
     done
 }
 
-# in_jobs STEP ARGUMENT...: a step of bayes-asr gmm that $nj jobs or processes share; with --force from the beginning.
-# It takes the place of the shell, so that signals reach it.
-in_jobs() {
-    local starter=${train_cmd:-}
-    [[ $1 != decode ]] || starter=${decode_cmd:-$starter}
-    [[ -z $force ]] || rm -rf "${outputs[0]%/*}" # those of `step`
-    exec bayes-asr gmm "$@" --nj "$nj" ${starter:+--cmd "$starter"}
+# align_options SCRIPT OPTION...: the same of a script of Kaldi's that aligns.
+align_options() {
+    [[ $1 != */align_fmllr.sh ]] || echo --adapt
+    own_options "${@:2}"
 }
 
 # language_of TASK: the lang folder of its graphs, that of the alignments if it has the same dictionary.
@@ -149,22 +112,143 @@ graph_of() {
     python -P -c 'import sys; from bayes_asr.config.merge import load; print(*load(sys.argv[1:]).data.graph)' "$@"
 }
 
-config=() max_skipped=''
-read_gmm_options "$@"
-((${#config[@]})) || config=("$recipe/config.yaml")
-for i in "${!config[@]}"; do
-    [[ ${config[i]} == /* ]] || config[i]=$PWD/${config[i]}
-done
-set_up mini,report
-keep_others_out
-cd "$out"
-language_makes=(data/lang/L.fst)
-for task in "${tasks[@]}"; do
-    [[ dict$task == "$aligned" ]] || language_makes+=("$(language_of "$task")/L.fst")
-done
-[[ $aligned == dict ]] || cepstra=data-align
-if ((${#tasks[@]} > 1)) && [[ $(graph_of "${config[@]}") == *_words ]]; then
-    tried=("${tasks[@]}") scored=_words # the transforms come from the first task
-fi
+{ # read to its end before it begins: bash reads a script while it runs, and this one may be updated meanwhile
 
-train_gmms; exit
+    # Defaults of the options, which the lines `--NAME VALUE` above declare.
+    recipe='' out='' dim=40 nj=$(getconf _NPROCESSORS_ONLN) config=() max_skipped='' stage=0 stop_stage=8 force=''
+    parse_options "$@"
+    # shellcheck source=local/gmm_settings.sh
+    . "$root/local/gmm_settings.sh"
+    ((${#config[@]})) || config=("$recipe/config.yaml")
+    for i in "${!config[@]}"; do
+        [[ ${config[i]} == /* ]] || config[i]=$PWD/${config[i]}
+    done
+    set_up mini,report
+    keep_others_out
+    cd "$out"
+
+    # MFCC lie beside the text that is aligned.
+    cepstra=data
+    [[ $aligned == dict ]] || cepstra=data-align
+    languages=(data/lang/L.fst)
+    for task in "${tasks[@]}"; do
+        [[ dict$task == "$aligned" ]] || languages+=("$(language_of "$task")/L.fst")
+    done
+
+    # Stage 0: the language.
+    if ((stage <= 0 && stop_stage >= 0)); then
+        run_stage 0 gmm_lang "$out" "${languages[@]}" -- language "$oov" "${lang[@]}" "$(language_checksum)"
+    fi
+
+    # Stage 1: MFCC of sound. A recipe may have prepared features itself.
+    if ((stage <= 1 && stop_stage >= 1)); then
+        for name in "${sets[@]}"; do
+            if [[ $cepstra != data || -f data/$name/wav.scp ]]; then
+                run_stage 1 "gmm_mfcc_$name" "$out" "$cepstra/$name"/{feats,cmvn}.scp -- \
+                    mfcc "$name" "$(data_checksum "$name")"
+            fi
+        done
+    fi
+
+    # Stage 2: monophones, of a subset where the recipe wants one.
+    train=$cepstra/train
+    if ((stage <= 2 && stop_stage >= 2)); then
+        mono_train=$train
+        if ((mono_utterances && mono_utterances < $(wc -l <data/train/utt2spk))); then
+            mono_train=$cepstra/train_mono
+            # of those that have features, which may be fewer than are spoken
+            number=$(wc -l 2>/dev/null <"$train/feats.scp") || number=$mono_utterances
+            run_stage 2 gmm_subset "$out" "$train/feats.scp" "$mono_train/feats.scp" -- \
+                python "$root/local/subset_data.py" "$train" "$((number < mono_utterances ? number : mono_utterances))" "$mono_train"
+        fi
+        mapfile -t options < <(own_options "${mono[@]}")
+        run_stage 2 gmm_mono "$out" "$mono_train/feats.scp" data/lang/L.fst exp/mono/{final.mdl,tree} -- \
+            in_jobs mono "$mono_train" data/lang exp/mono "${options[@]}"
+    fi
+
+    # Stage 3: triphones of deltas.
+    if ((stage <= 3 && stop_stage >= 3)); then
+        mapfile -t options < <(align_options "${mono_ali[@]}")
+        run_stage 3 gmm_mono_ali "$out" "$train/feats.scp" exp/mono/final.mdl exp/mono_ali/ali.1.gz -- \
+            in_jobs align "$train" data/lang exp/mono exp/mono_ali "${options[@]}"
+        mapfile -t options < <(own_options "${tri1[@]}")
+        run_stage 3 gmm_tri1 "$out" exp/mono_ali/ali.1.gz exp/tri1/{final.mdl,tree} -- \
+            in_jobs deltas "$train" data/lang exp/mono_ali exp/tri1 "${options[@]}"
+    fi
+
+    # Stage 4: LDA and MLLT.
+    if ((stage <= 4 && stop_stage >= 4)); then
+        mapfile -t options < <(align_options "${tri1_ali[@]}")
+        run_stage 4 gmm_tri1_ali "$out" exp/tri1/final.mdl exp/tri1_ali/ali.1.gz -- \
+            in_jobs align "$train" data/lang exp/tri1 exp/tri1_ali "${options[@]}"
+        mapfile -t options < <(own_options "${tri2[@]}")
+        run_stage 4 gmm_tri2 "$out" exp/tri1_ali/ali.1.gz exp/tri2/{final.mdl,final.mat,tree} -- \
+            in_jobs lda-mllt "$train" data/lang exp/tri1_ali exp/tri2 \
+            --dim "$dim" --left-context 3 --right-context 3 "${options[@]}"
+    fi
+
+    # Stage 5: speaker adaptation.
+    if ((stage <= 5 && stop_stage >= 5)); then
+        mapfile -t options < <(align_options "${tri2_ali[@]}")
+        run_stage 5 gmm_tri2_ali "$out" exp/tri2/final.mdl exp/tri2_ali/ali.1.gz -- \
+            in_jobs align "$train" data/lang exp/tri2 exp/tri2_ali "${options[@]}"
+        mapfile -t options < <(own_options "${tri3[@]}")
+        run_stage 5 gmm_tri3 "$out" exp/tri2_ali/ali.1.gz exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
+            in_jobs sat "$train" data/lang exp/tri2_ali exp/tri3 "${options[@]}"
+    fi
+
+    # Stage 6: graphs, decoding and scores of all models. The transforms come from the first task; where the configuration
+    # names the graph of words, these are decoded too and scored.
+    if ((stage <= 6 && stop_stage >= 6)); then
+        decoded_tasks=('') scored=''
+        if ((${#tasks[@]} > 1)) && [[ $(graph_of "${config[@]}") == *_words ]]; then
+            decoded_tasks=("${tasks[@]}") scored=_words
+        fi
+        dev=${sets[1]} test=${sets[2]}
+        mapfile -t options < <(own_options "${decode[@]}")
+        for model in mono tri1 tri2 tri3; do
+            suffix=_$model
+            [[ $model != tri3 ]] || suffix=''
+            for task in "${tasks[@]}"; do
+                run_stage 6 "gmm_graph$suffix$task" "$out" "exp/$model/final.mdl" "${languages[@]}" \
+                    "exp/$model/graph$task"/{HCLG.fst,words.txt} -- bayes-asr graph --lang "$(language_of "$task")" \
+                    --lm "data/local/lm$task.arpa" --model "exp/$model/final.mdl" --out "exp/$model/graph$task"
+            done
+            for task in "${decoded_tasks[@]}"; do
+                for name in "${sets[@]:1}"; do
+                    run_stage 6 "gmm_decode$suffix${task}_$name" "$out" "$cepstra/$name/feats.scp" \
+                        "exp/$model/graph$task/HCLG.fst" "exp/$model/decode${task}_$name"/{trans.1,lat.1.gz} -- \
+                        in_jobs decode "$cepstra/$name" "exp/$model/graph$task" "exp/$model" "exp/$model/decode${task}_$name" \
+                        --wip "${wip[@]}" "${options[@]}" ${max_skipped:+--max-skipped "$max_skipped"}
+                done
+            done
+            texts=$(checksum "data/$dev"/{text{,_words},stm,glm} "data/$test"/{text{,_words},stm,glm})
+            run_stage 6 "gmm_score$suffix$scored" "$out" "exp/$model/decode${scored}_$dev/lat.1.gz" \
+                "exp/$model/decode${scored}_$test/lat.1.gz" "gmm/$model$scored"/score_{dev,test}.json -- \
+                score "${config[@]}" "$model" "$scored" "$texts $(checksum "${config[@]}")"
+        done
+    fi
+
+    # Stage 7: alignments. Networks learn from these, so nothing that Kaldi's aligner gives up may be lost.
+    if ((stage <= 7 && stop_stage >= 7)); then
+        mapfile -t options < <(align_options "${tri3_ali[@]}")
+        for name in "${sets[@]}"; do
+            ali=exp/tri3_ali
+            [[ $name == train ]] || ali+=_$name
+            run_stage 7 "gmm_ali_$name" "$out" "$cepstra/$name/feats.scp" exp/tri3/final.mdl \
+                "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
+                in_jobs align "$cepstra/$name" data/lang exp/tri3 "$ali" "${options[@]}" --rescue true
+        done
+    fi
+
+    # Stage 8: fMLLR, of dev and test by the transforms of decoding, of train by those of its alignment.
+    if ((stage <= 8 && stop_stage >= 8)); then
+        for name in "${sets[@]}"; do
+            transforms=exp/tri3/decode_$name
+            [[ $name != train ]] || transforms=exp/tri3_ali
+            run_stage 8 "gmm_fmllr_$name" "$out" "$transforms/trans.1" "data-fmllr-tri3/$name"/{feats,cmvn}.scp -- \
+                bayes-asr gmm features "data/$name" exp/tri3 "$transforms" "data-fmllr-tri3/$name"
+        done
+    fi
+    exit
+}

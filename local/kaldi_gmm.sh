@@ -16,7 +16,7 @@
 # 7 alignments, 8 fMLLR. The transforms of dev and test come from decoding, those of train from its alignment.
 # Jobs are started by train_cmd and decode_cmd, from the environment or a cmd.sh (default: run.pl, on this machine).
 # Results: OUT/data-fmllr-tri3/SET, OUT/exp/tri3_ali{,_dev,_test} and OUT/exp/tri3/graph.
-# shellcheck disable=SC2329  # functions are called by name, as commands of steps
+# shellcheck disable=SC2329  # functions are called as commands of stages
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=local/options.sh
@@ -25,33 +25,22 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/local/setup.sh"
 # shellcheck source=local/stages.sh
 . "$root/local/stages.sh"
-# shellcheck source=local/gmm_steps.sh
-. "$root/local/gmm_steps.sh"
 # shellcheck source=local/kaldi.sh
 . "$root/local/kaldi.sh"
 
-stamps=kaldi_ checked=true cepstra=data-mfcc decoded=(tri3)
-
-way_language() { command=(language "$oov" "${lang[@]}" "$1"); }
-way_mfcc() { command=(mfcc "$@"); }
-way_subset() { command=(utils/subset_data_dir.sh "$@"); }
-way_mono() { command=(in_jobs "$1" steps/train_mono.sh "${mono[@]}" "$@"); }
-way_deltas() { command=(kaldi steps/train_deltas.sh "${tri1[@]}" "$@"); }
-way_lda_mllt() {
-    local splice='--left-context=3 --right-context=3'
-    command=(kaldi steps/train_lda_mllt.sh --dim "$dim" --splice-opts "$splice" "${tri2[@]}" "$@")
+# step STAGE NAME INPUT... makes OUTPUT... -- COMMAND...: run_stage of a command whose outputs are looked for afterwards.
+step() {
+    local number=$1 name=$2 inputs=() outputs=()
+    shift 2
+    while [[ $1 != makes ]]; do
+        inputs+=("$1") && shift
+    done
+    shift
+    while [[ $1 != -- ]]; do
+        outputs+=("$1") && shift
+    done
+    run_stage "$number" "kaldi_$name" "$out" "${inputs[@]}" "${outputs[@]}" -- made "${outputs[@]}" "$@"
 }
-way_sat() { command=(kaldi steps/train_sat.sh "${tri3[@]}" "$@"); }
-way_align() {
-    local -n script_of_model=${3##*/}_ali
-    command=(in_jobs "$1" "${script_of_model[@]}" "$@")
-}
-way_graph() { command=(graph "$@"); }
-way_decode() {
-    command=(in_jobs "$1" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" "$2" "$1" "$4")
-}
-way_score() { :; } # bayes-asr rescore reads the lattices
-way_fmllr() { command=(fmllr "$@"); }
 
 # language OOV OPTION... CHECKSUM: L from the dictionary, and of each task L and G from its language model.
 language() {
@@ -106,15 +95,106 @@ fmllr() {
     [[ -f data/$1/wav.scp ]] || rm "$source/wav.scp" "$target/wav.scp"
 }
 
-read_gmm_options "$@"
-language_makes=(data/lang/L.fst)
-for task in "${tasks[@]}"; do
-    language_makes+=("data/lang_test$task/G.fst")
-done
-set_up mini,report
-find_kaldi
-enter_experiment
-mkdir -p conf
-echo '--use-energy=false' >conf/mfcc.conf
+{ # read to its end before it begins: bash reads a script while it runs, and this one may be updated meanwhile
 
-train_gmms; exit
+    # Defaults of the options, which the lines `--NAME VALUE` above declare.
+    recipe='' out='' dim=40 nj=$(getconf _NPROCESSORS_ONLN) stage=0 stop_stage=8 force=''
+    parse_options "$@"
+    # shellcheck source=local/gmm_settings.sh
+    . "$root/local/gmm_settings.sh"
+    set_up mini,report
+    find_kaldi
+    enter_experiment
+    mkdir -p conf
+    echo '--use-energy=false' >conf/mfcc.conf
+    train=data-mfcc/train
+    languages=(data/lang/L.fst)
+    for task in "${tasks[@]}"; do
+        languages+=("data/lang_test$task/G.fst")
+    done
+
+    # Stage 0: the language.
+    if ((stage <= 0 && stop_stage >= 0)); then
+        step 0 lang makes "${languages[@]}" -- language "$oov" "${lang[@]}" "$(language_checksum)"
+    fi
+
+    # Stage 1: MFCC.
+    if ((stage <= 1 && stop_stage >= 1)); then
+        for name in "${sets[@]}"; do
+            step 1 "mfcc_$name" makes "data-mfcc/$name"/{feats,cmvn}.scp -- mfcc "$name" "$(data_checksum "$name")"
+        done
+    fi
+
+    # Stage 2: monophones, of a subset where the recipe wants one.
+    if ((stage <= 2 && stop_stage >= 2)); then
+        mono_train=$train
+        if ((mono_utterances && mono_utterances < $(wc -l <data/train/utt2spk))); then
+            mono_train=data-mfcc/train_mono
+            step 2 subset "$train/feats.scp" makes "$mono_train/feats.scp" -- \
+                utils/subset_data_dir.sh "$train" "$mono_utterances" "$mono_train"
+        fi
+        step 2 mono "$mono_train/feats.scp" data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
+            in_jobs "$mono_train" steps/train_mono.sh "${mono[@]}" "$mono_train" data/lang exp/mono
+    fi
+
+    # Stage 3: triphones of deltas.
+    if ((stage <= 3 && stop_stage >= 3)); then
+        step 3 mono_ali "$train/feats.scp" exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
+            in_jobs "$train" "${mono_ali[@]}" "$train" data/lang exp/mono exp/mono_ali
+        step 3 tri1 exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
+            kaldi steps/train_deltas.sh "${tri1[@]}" "$train" data/lang exp/mono_ali exp/tri1
+    fi
+
+    # Stage 4: LDA and MLLT.
+    if ((stage <= 4 && stop_stage >= 4)); then
+        step 4 tri1_ali exp/tri1/final.mdl makes exp/tri1_ali/ali.1.gz -- \
+            in_jobs "$train" "${tri1_ali[@]}" "$train" data/lang exp/tri1 exp/tri1_ali
+        step 4 tri2 exp/tri1_ali/ali.1.gz makes exp/tri2/{final.mdl,final.mat,tree} -- \
+            kaldi steps/train_lda_mllt.sh --dim "$dim" --splice-opts '--left-context=3 --right-context=3' "${tri2[@]}" \
+            "$train" data/lang exp/tri1_ali exp/tri2
+    fi
+
+    # Stage 5: speaker adaptation.
+    if ((stage <= 5 && stop_stage >= 5)); then
+        step 5 tri2_ali exp/tri2/final.mdl makes exp/tri2_ali/ali.1.gz -- \
+            in_jobs "$train" "${tri2_ali[@]}" "$train" data/lang exp/tri2 exp/tri2_ali
+        step 5 tri3 exp/tri2_ali/ali.1.gz makes exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
+            kaldi steps/train_sat.sh "${tri3[@]}" "$train" data/lang exp/tri2_ali exp/tri3
+    fi
+
+    # Stage 6: a graph of each task, and decoding by the first one. bayes-asr rescore reads the lattices.
+    if ((stage <= 6 && stop_stage >= 6)); then
+        for task in "${tasks[@]}"; do
+            step 6 "graph$task" exp/tri3/final.mdl "${languages[@]}" makes "exp/tri3/graph$task"/{HCLG.fst,words.txt} -- \
+                graph exp/tri3 "$task"
+        done
+        for name in "${sets[@]:1}"; do
+            step 6 "decode_$name" "data-mfcc/$name/feats.scp" exp/tri3/graph/HCLG.fst \
+                makes "exp/tri3/decode_$name"/{trans.1,lat.1.gz} -- \
+                in_jobs "data-mfcc/$name" steps/decode_fmllr.sh --skip-scoring true "${decode[@]}" exp/tri3/graph \
+                "data-mfcc/$name" "exp/tri3/decode_$name"
+        done
+    fi
+
+    # Stage 7: alignments.
+    if ((stage <= 7 && stop_stage >= 7)); then
+        for name in "${sets[@]}"; do
+            ali=exp/tri3_ali
+            [[ $name == train ]] || ali+=_$name
+            step 7 "ali_$name" "data-mfcc/$name/feats.scp" exp/tri3/final.mdl \
+                makes "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
+                in_jobs "data-mfcc/$name" "${tri3_ali[@]}" "data-mfcc/$name" data/lang exp/tri3 "$ali"
+        done
+    fi
+
+    # Stage 8: fMLLR, of dev and test by the transforms of decoding, of train by those of its alignment.
+    if ((stage <= 8 && stop_stage >= 8)); then
+        for name in "${sets[@]}"; do
+            transforms=exp/tri3/decode_$name
+            [[ $name != train ]] || transforms=exp/tri3_ali
+            step 8 "fmllr_$name" "$transforms/trans.1" makes "data-fmllr-tri3/$name"/{feats,cmvn}.scp -- \
+                fmllr "$name" "$transforms"
+        done
+    fi
+    exit
+}
