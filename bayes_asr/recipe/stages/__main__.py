@@ -72,7 +72,7 @@ def prepare_options(options: RecipeOptions, root: Path) -> Iterable[str]:
 
 def forget_changed_corpus(options: RecipeOptions, root: Path) -> Iterator[str]:
     """A notice where the corpus has changed since it was prepared, and no stamp any more."""
-    from bayes_asr.recipe.stages.corpus_changes import has_changed
+    from bayes_asr.recipe.stages.preparation import has_changed
 
     stamp = Path(options.out, "log", "prepare.done")
     if options.corpus and has_changed(Path(options.corpus), stamp, Path(options.out)):
@@ -95,9 +95,9 @@ def systems(options: RecipeOptions, root: Path) -> Iterator[str]:
     from bayes_asr.recipe.stages.systems import choose_systems
 
     recipe = find_recipe(options.recipe, root)
-    chosen = choose_systems(options, recipe, root)
-    verbs = recognisers(options, recipe, chosen, root)
-    for row in zip(verbs, chosen.names, chosen.files or ("",), strict=True):
+    trained = choose_systems(options, recipe, root)
+    verbs = recognisers(options, recipe, trained, root)
+    for row in zip(verbs, trained.names, trained.files or ("",), strict=True):
         yield "\t".join(row)
 
 

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from bayes_asr.recipe.stages.corpus_changes import has_changed
+from bayes_asr.recipe.stages.preparation import has_changed
 
 
 def test_corpus_has_changed_where_anything_came_or_changed(tmp_path: Path) -> None:
