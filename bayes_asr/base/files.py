@@ -65,10 +65,10 @@ def is_there(path: Path) -> bool:
     return path.exists()
 
 
-def find_files(folder: Path, pattern: str) -> list[Path]:
+def find_files(directory: Path, pattern: str) -> list[Path]:
     """The files of a folder that match, sorted, once each group there is complete."""
-    check_settled(folder / pattern)
-    return sorted(folder.glob(pattern))
+    check_settled(directory / pattern)
+    return sorted(directory.glob(pattern))
 
 
 def _open(name: str) -> BinaryIO:
@@ -96,8 +96,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     target = _find_place(path)
-    with _private_folder(target.parent) as folder:
-        temporary = folder / path.name
+    with _private_folder(target.parent) as directory:
+        temporary = directory / path.name
         try:
             yield temporary
             # The content is on the disk before the name is, or a crash could leave an empty file.
@@ -124,8 +124,8 @@ def writing(path: Path, level: int = 9) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def together(folder: Path) -> Iterator[None]:
-    """Let all files at or below `folder` that the block writes or discards change at once.
+def together(directory: Path) -> Iterator[None]:
+    """Let all files at or below `directory` that the block writes or discards change at once.
 
     They are those of `replacing` and `discard`. Until the block ends, all that stood there stays; a
     failure inside leaves it so. The block must not read what it writes.
@@ -139,25 +139,25 @@ def together(folder: Path) -> Iterator[None]:
     if _group:  # those of an outer block appear with it
         yield
         return
-    settle(folder)
-    with _private_folder(folder) as staged:
-        _group = (Path(os.path.abspath(folder)), staged)
+    settle(directory)
+    with _private_folder(directory) as staged:
+        _group = (Path(os.path.abspath(directory)), staged)
         try:
             yield
         finally:
             _group = None
         # What can fail is tried before the rename, after which there is no way back.
-        _check_targets(staged, folder)
+        _check_targets(staged, directory)
         for place in filter(Path.is_dir, staged.rglob("*")):
             _sync(place)
         if any(staged.iterdir()):
             (staged / LOCK).touch()
             _sync(staged)
-            _finish(folder)  # of another process, which was stopped meanwhile
+            _finish(directory)  # of another process, which was stopped meanwhile
             # This one rename decides: before it nothing has changed, after it all will.
-            staged.rename(folder / REPLACED_BY)
-            _sync(folder)
-            _finish(folder)
+            staged.rename(directory / REPLACED_BY)
+            _sync(directory)
+            _finish(directory)
 
 
 def discard(path: Path) -> None:
@@ -170,19 +170,19 @@ def discard(path: Path) -> None:
         place.with_name(f"{path.name}{DISCARDED}").touch()
 
 
-def settle(folder: Path) -> None:
+def settle(directory: Path) -> None:
     """Finish what a stopped `together` began in a folder, and remove what killed ones left."""
-    if folder.is_dir():
-        _finish(folder)
-        _remove_leftovers(folder)
+    if directory.is_dir():
+        _finish(directory)
+        _remove_leftovers(directory)
 
 
 def check_settled(path: Path | str) -> None:
     """Finish what a stopped `together` began beside a file to read; InputError where that fails."""
-    folder = os.path.dirname(path)
-    if os.path.lexists(os.path.join(folder, REPLACED_BY)):
+    directory = os.path.dirname(path)
+    if os.path.lexists(os.path.join(directory, REPLACED_BY)):
         try:
-            _finish(Path(folder))
+            _finish(Path(directory))
         except OSError as error:
             raise InputError(
                 f"{path}: the command that replaced the files of this folder was stopped"
@@ -190,15 +190,15 @@ def check_settled(path: Path | str) -> None:
             ) from None
 
 
-def find_below(folder: Path, *names: str) -> list[Path]:
+def find_below(directory: Path, *names: str) -> list[Path]:
     """The files of these names (with * for any part) at or below a folder, whole and in place."""
     # The list is made first, since finishing removes folders that are being walked.
-    for stopped in list(folder.rglob(REPLACED_BY)):
+    for stopped in list(directory.rglob(REPLACED_BY)):
         check_settled(stopped)
     return sorted(
         path
         for name in names
-        for path in folder.rglob(name)
+        for path in directory.rglob(name)
         if not any(LEFTOVER.fullmatch(part) for part in path.parts)
     )
 
@@ -206,10 +206,10 @@ def find_below(folder: Path, *names: str) -> list[Path]:
 def _find_place(path: Path) -> Path:
     """The path to write for a file that shall appear at `path`: there, or where its group waits."""
     if _group:
-        folder, staged = _group
+        directory, staged = _group
         absolute = Path(os.path.abspath(path))
-        if absolute.is_relative_to(folder):
-            return staged / absolute.relative_to(folder)
+        if absolute.is_relative_to(directory):
+            return staged / absolute.relative_to(directory)
     return path
 
 
@@ -221,31 +221,31 @@ def _private_folder(parent: Path) -> Iterator[Path]:
     """
     parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(parent)
-    folder = parent / f".{HOST}.{os.getpid()}.{os.urandom(8).hex()}{UNFINISHED}"
+    directory = parent / f".{HOST}.{os.getpid()}.{os.urandom(8).hex()}{UNFINISHED}"
     try:
-        folder.mkdir(mode=0o700)  # not through a link, and not where anything is
-        yield folder
+        directory.mkdir(mode=0o700)  # not through a link, and not where anything is
+        yield directory
     except OSError as error:
         for name in ("filename", "filename2"):
             where = getattr(error, name)
-            if isinstance(where, str) and Path(where).is_relative_to(folder):
-                setattr(error, name, str(parent / Path(where).relative_to(folder)))
+            if isinstance(where, str) and Path(where).is_relative_to(directory):
+                setattr(error, name, str(parent / Path(where).relative_to(directory)))
         raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
-def _check_targets(staged: Path, folder: Path) -> None:
+def _check_targets(staged: Path, directory: Path) -> None:
     """Refuse directories where files shall appear, as long as nothing is changed."""
     for path in staged.rglob("*"):
-        target = folder / path.relative_to(staged)
+        target = directory / path.relative_to(staged)
         if not path.is_dir() and target.is_dir() and not target.is_symlink():
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
 
 
-def _finish(folder: Path) -> None:
+def _finish(directory: Path) -> None:
     """Put the complete files of REPLACED_BY in place, all or those that are left."""
-    ready = folder / REPLACED_BY
+    ready = directory / REPLACED_BY
     try:
         status = ready.lstat()
     except FileNotFoundError:  # nobody was stopped, or another process has just finished it
@@ -267,24 +267,24 @@ def _finish(folder: Path) -> None:
         # A lock file without a name was removed by the process that had the lock before.
         if not os.fstat(lock.fileno()).st_nlink:  # another process has finished it
             return
-        _put_in_place(ready, folder)
+        _put_in_place(ready, directory)
         # The lock goes last but the folder, as a sign for those who wait for it.
         (ready / LOCK).unlink()
         ready.rmdir()
 
 
-def _put_in_place(ready: Path, folder: Path) -> None:
+def _put_in_place(ready: Path, directory: Path) -> None:
     """Remove all old files, then move the new ones; what was moved already stays."""
     entries = [path for path in sorted(ready.rglob("*")) if path.name != LOCK]
     files = [path for path in entries if not path.is_dir()]
     for path in files:
-        target = folder / path.relative_to(ready)
+        target = directory / path.relative_to(ready)
         target.with_name(target.name.removesuffix(DISCARDED)).unlink(missing_ok=True)
     for path in files:
         if path.suffix == DISCARDED:
             path.unlink()
         else:
-            target = folder / path.relative_to(ready)
+            target = directory / path.relative_to(ready)
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
     # Reversed order empties the inner folders before the outer ones.
@@ -301,9 +301,9 @@ def _sync(path: Path) -> None:
         os.close(place)
 
 
-def _remove_leftovers(folder: Path) -> None:
+def _remove_leftovers(directory: Path) -> None:
     """Remove what processes left unfinished that are no more: of this machine, or of any by age."""
-    for path in folder.iterdir():
+    for path in directory.iterdir():
         if (match := LEFTOVER.fullmatch(path.name)) and _is_over(path, *match.groups()):
             shutil.rmtree(path, ignore_errors=True)
 

@@ -70,9 +70,9 @@ def in_use(path: Path) -> Iterator[Lock]:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[Lock]:
+def alone_in(directory: Path) -> Iterator[Lock]:
     """Keep other processes from a second `alone_in` of a folder, by a file there until the end."""
-    mark = folder / MARK
+    mark = directory / MARK
     try:
         with in_use(mark) as lock:
             try:
@@ -83,7 +83,7 @@ def alone_in(folder: Path) -> Iterator[Lock]:
                     mark.unlink()
     except OSError as error:
         if error.filename == str(mark):
-            error.filename = str(folder)
+            error.filename = str(directory)
         raise
 
 

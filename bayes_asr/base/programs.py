@@ -92,23 +92,24 @@ def explain_failure(program: str) -> str:
 
 def _find(name: str, folders: Sequence[Path]) -> str | None:
     """The first executable of this name in the folders, or else on PATH."""
-    for folder in folders:
-        if (folder / name).is_file() and os.access(folder / name, os.X_OK):
-            return str(folder / name)
+    for directory in folders:
+        if (directory / name).is_file() and os.access(directory / name, os.X_OK):
+            return str(directory / name)
     return shutil.which(name)
 
 
-def run_hubscr(folder: Path) -> Path:
-    """Score `folder`/ctm against `folder`/stm under `folder`/glm with NIST's hubscr.pl.
+def run_hubscr(directory: Path) -> Path:
+    """Score `directory`/ctm against `directory`/stm under `directory`/glm with NIST's hubscr.pl.
 
     As Kaldi's local/score.sh calls it, validation of the inputs left out.  Returns the table of
-    counts by speaker, `folder`/ctm.filt.raw; InputError with the log's last line if there is none.
+    counts by speaker, ctm.filt.raw in it; InputError with the log's last line if there is none.
     """
-    hubscr, log, counts = find_nist_program("hubscr.pl"), folder / "log", folder / "ctm.filt.raw"
+    hubscr, log = find_nist_program("hubscr.pl"), directory / "log"
+    counts = directory / "ctm.filt.raw"
     # An old table would pass for the result of a run that failed.
     counts.unlink(missing_ok=True)
     options = ["-p", str(Path(hubscr).parent), "-V", "-l", "english", "-h", "hub5", "-g", "glm"]
-    status = start(["perl", hubscr, *options, "-r", "stm", "ctm"], log, cwd=folder).wait()
+    status = start(["perl", hubscr, *options, "-r", "stm", "ctm"], log, cwd=directory).wait()
     if status or not counts.exists():
         raise InputError(f"hubscr.pl failed with status {status}, see {log}: {read_last_line(log)}")
     return counts

@@ -58,10 +58,10 @@ class ShardWrittenError(Exception):
 class Shard:
     """The share of one job: of every `count` items the `number`-th, from 1.
 
-    folder: where the shards are kept; inputs: a hash of all that the results depend on.
+    directory: where the shards are kept; inputs: a hash of all that the results depend on.
     """
 
-    folder: Path
+    directory: Path
     number: int
     count: int
     inputs: str
@@ -69,7 +69,7 @@ class Shard:
     @property
     def path(self) -> Path:
         """The file of the results."""
-        return self.folder / f"{self.number}of{self.count}.zip"
+        return self.directory / f"{self.number}of{self.count}.zip"
 
     def __call__(
         self, function: Callable[[str, Input], Output], items: Iterable[tuple[str, Input]]
@@ -108,7 +108,7 @@ class Cluster:
     command: computes a shard, with JOB where its number stands; cmd: the script and its options.
     """
 
-    folder: Path
+    directory: Path
     log: Path
     count: int
     find_inputs: Callable[[], str]
@@ -138,14 +138,14 @@ class Cluster:
     def _list_shards(self) -> list[Shard]:
         inputs = self.find_inputs()
         return [
-            Shard(self.folder, number, self.count, inputs) for number in range(1, self.count + 1)
+            Shard(self.directory, number, self.count, inputs) for number in range(1, self.count + 1)
         ]
 
     def _find_missing(self, shards: Sequence[Shard]) -> list[int]:
         """The numbers of the shards that are not there; what is of other inputs is removed."""
         missing = [shard.number for shard in shards if shard.read_total() is None]
         complete = {shard.path for shard in shards if shard.number not in missing}
-        for path in set(self.folder.glob("*of*.zip")) - complete:
+        for path in set(self.directory.glob("*of*.zip")) - complete:
             path.unlink()
         return missing
 

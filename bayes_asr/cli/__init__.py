@@ -92,7 +92,7 @@ def read_arguments(
     words: list[str], verb: str
 ) -> tuple[argparse.Namespace, Callable[[argparse.Namespace], None]]:
     """Parse a command line, `verb` its first word that is no option; returns what runs it too."""
-    chosen = parser = Parser(prog="bayes-asr", description=ABOUT)
+    verb_parser = parser = Parser(prog="bayes-asr", description=ABOUT)
     parser.add_argument("--version", action="version", version=f"bayes-asr {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     parsers = {n: verbs.add_parser(n, help=what, description=what) for n, what in VERBS.items()}
@@ -103,12 +103,12 @@ def read_arguments(
         parser.error(f"argument VERB: invalid choice: {verb!r}{suggest(verb, VERBS)}")
     if verb:
         module = module_of(verb)
-        chosen = parsers[verb]
-        module.add_arguments(chosen)
+        verb_parser = parsers[verb]
+        module.add_arguments(verb_parser)
     args, strange = parser.parse_known_args(
         words, argparse.Namespace(words=words, version=__version__)
     )
-    chosen.refuse_strangers(strange)
+    verb_parser.refuse_strangers(strange)
     return args, module.run
 
 

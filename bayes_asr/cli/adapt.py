@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _with_alignments(config: Config, name: str, path: Path) -> Config:
     """The configuration, where a set has the alignments of one directory."""
-    own = replace(getattr(config.data, name), alignments=(str(path.absolute()),))
-    if hasattr(own, "alignments_all_of"):
-        own = replace(own, alignments_all_of=())
-    return replace(config, data=replace(config.data, **{name: own}))
+    set_config = replace(getattr(config.data, name), alignments=(str(path.absolute()),))
+    if hasattr(set_config, "alignments_all_of"):
+        set_config = replace(set_config, alignments_all_of=())
+    return replace(config, data=replace(config.data, **{name: set_config}))

@@ -79,14 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
     pipes = open_pipe if args.allow_pipes else None
-    given = [name for name in OF_A_RUN if vars(args)[name] is not None]
+    search_options = [name for name in OF_A_RUN if vars(args)[name] is not None]
     if args.flat:
         if args.run or args.on or args.lang is None:
             raise InputError("--flat takes --data DIR and --lang DIR, and no run")
-        useless = [*given, *(name for name in (*OF_JOBS, "stream") if vars(args)[name])]
+        useless = [*search_options, *(name for name in (*OF_JOBS, "stream") if vars(args)[name])]
         if useless:
-            named = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
-            raise InputError(f"{named}: of no use with --flat, which does not search")
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
+            raise InputError(f"{names}: of no use with --flat, which does not search")
         transcripts = TranscriptSource(args.lang, args.oov, args.text)
         limit = MAX_SKIPPED if args.max_skipped is None else args.max_skipped
         summary = align_flat_start(
@@ -123,8 +123,13 @@ def _choose_options(args: argparse.Namespace) -> AlignOptions:
 def _list_inputs(args: argparse.Namespace) -> Inputs:
     lang = _find_lang(args)
     model = task_of(read_configuration(args.run)).locate_model()
-    more = [model, model.parent / "tree", *sorted(lang.rglob("*.txt")), *filter(None, [args.text])]
-    return list_inputs(args.run, args.data, args.on, more, gather_streams(args))
+    further = [
+        model,
+        model.parent / "tree",
+        *sorted(lang.rglob("*.txt")),
+        *filter(None, [args.text]),
+    ]
+    return list_inputs(args.run, args.data, args.on, further, gather_streams(args))
 
 
 def _print_summary(args: argparse.Namespace, summary: AlignSummary) -> None:

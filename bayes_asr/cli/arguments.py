@@ -79,10 +79,10 @@ class Formatter(argparse.HelpFormatter):
     """Help that says the range of each numeric option."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        said = super()._get_help_string(action) or ""
+        text = super()._get_help_string(action) or ""
         if not isinstance(action.type, Number):
-            return said
-        return f"{said}; {action.type.describe()}" if said else action.type.describe()
+            return text
+        return f"{text}; {action.type.describe()}" if text else action.type.describe()
 
 
 class Parser(argparse.ArgumentParser):
@@ -100,9 +100,9 @@ class Parser(argparse.ArgumentParser):
     def refuse_strangers(self, words: list[str]) -> None:
         """Refuse words that no option or argument takes, with the option that is nearest."""
         if words:
-            known = [option for action in self._actions for option in action.option_strings]
-            near = suggest(words[0].partition("=")[0], known)
-            self.error(f"unrecognized arguments: {' '.join(words)}{near}")
+            options = [option for action in self._actions for option in action.option_strings]
+            suggestion = suggest(words[0].partition("=")[0], options)
+            self.error(f"unrecognized arguments: {' '.join(words)}{suggestion}")
 
 
 def is_text(word: str) -> bool:
@@ -114,10 +114,10 @@ def is_text(word: str) -> bool:
     return True
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean X?" for the word of `known` that is nearest, or nothing."""
-    near = difflib.get_close_matches(word, list(known), 1, ALIKE)
-    return f"; did you mean {near[0]}?" if near else ""
+def suggest(word: str, choices: Iterable[str]) -> str:
+    """Return "; did you mean X?" for the word of `choices` that is nearest, or nothing."""
+    matches = difflib.get_close_matches(word, list(choices), 1, ALIKE)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def repeat_set(words: list[str]) -> list[str]:

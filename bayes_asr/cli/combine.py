@@ -78,8 +78,8 @@ def _configure(run: Path, head: str | None, settings: Sequence[str]) -> Config:
 
     Where a head of other labels is decoded, their model is that of the graph, which must be named.
     """
-    before, config = read_configuration(run), read_configuration(run, settings)
-    changed = differences(before, config)
+    previous, config = read_configuration(run), read_configuration(run, settings)
+    changed = differences(previous, config)
     for key in changed:
         if not key.startswith(CHANGEABLE):
             raise InputError(
@@ -105,25 +105,25 @@ def _configure(run: Path, head: str | None, settings: Sequence[str]) -> Config:
 
 def _check_models(runs: Sequence[Path]) -> None:
     """InputError where models have other pdfs, as far as they are still there."""
-    found = []
+    models = []
     for run in runs:
         with suppress(OSError, InputError):
             path = task_of(read_configuration(run)).locate_model()
-            found.append((path, read_transition_model(path)))
-    for path, model in found[1:]:
-        first, known = found[0]
-        if not np.array_equal(model.tuples, known.tuples):
+            models.append((path, read_transition_model(path)))
+    for path, model in models[1:]:
+        reference_path, reference = models[0]
+        if not np.array_equal(model.tuples, reference.tuples):
             raise InputError(
-                f"{path} ({model.num_pdfs} pdfs) has other transitions than {first}"
-                f" ({known.num_pdfs} pdfs); average networks that were trained on alignments of one"
-                " model"
+                f"{path} ({model.num_pdfs} pdfs) has other transitions than {reference_path}"
+                f" ({reference.num_pdfs} pdfs); average networks that were trained on alignments of"
+                " one model"
             )
 
 
 def _find_front_ends(runs: Sequence[Path]) -> dict[str, object]:
-    """What made the features out of sound, where all runs say the same."""
+    """The front ends that made the features, where all runs say the same."""
     paths = [run / ENVIRONMENT for run in runs]
     environments = [read_json(path) if is_there(path) else {} for path in paths]
     keys = ("frontend", "frontends")
-    found = [{key: one[key] for key in keys if key in one} for one in environments]
-    return found[0] if all(one == found[0] for one in found) else {}
+    front_ends = [{key: entry[key] for key in keys if key in entry} for entry in environments]
+    return front_ends[0] if all(entry == front_ends[0] for entry in front_ends) else {}

@@ -129,19 +129,20 @@ def _list_inputs(run: Path | None, filled: Mapping[str, Any]) -> Inputs:
 
 def _compare_with_dev(run: Path, on: str, out: Path) -> None:
     """Say where a set was decoded with other settings than dev."""
-    own = out == run / f"decode_{on}"  # which score will read
-    dev, search = read_record(run / "decode_dev") if own else None, read_record(out)
-    apart = describe_differences(dev, search) if dev and search else ""
-    if apart:
+    is_scored = out == run / f"decode_{on}"  # which score will read
+    dev, search = read_record(run / "decode_dev") if is_scored else None, read_record(out)
+    difference = describe_differences(dev, search) if dev and search else ""
+    if difference:
         LOGGER.warning(
             "dev was decoded with other settings than %s (%s): the LM weight that dev picks is not"
             " tuned for it; decode both alike",
-            *(on, apart),
+            on,
+            difference,
         )
 
 
 def _from_run(run: Path, on: str | None) -> dict[str, Any]:
-    """What a run knows: its log-likelihoods, graph, model and search options."""
+    """Options out of a run: its log-likelihoods, graph, model and search options."""
     if on is None:
         raise InputError(f"{run}: say which set to decode: --on dev or --on test")
     config = read_configuration(run)

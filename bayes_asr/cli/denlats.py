@@ -49,21 +49,21 @@ def run(args: argparse.Namespace) -> None:
         write_weak_graph(args.run, args.lang, graph, args.order or ORDER)
     elif args.order:
         raise InputError("--order is of the model that --lang makes; leave it out with --graph")
-    given = {name: vars(args)[name] for name in SEARCH_KEYS if vars(args)[name] is not None}
+    search = {name: vars(args)[name] for name in SEARCH_KEYS if vars(args)[name] is not None}
     config = read_configuration(args.run)
     for on in args.on or ["train", *["dev"] * is_labelled(config, config.data.dev)]:
-        folder = args.out / on
+        directory = args.out / on
         summary = write_denlats(
             args.run,
             on,
             graph,
-            folder,
+            directory,
             nj=args.nj,
             open_pipe=open_pipe if args.allow_pipes else None,
-            **given,
+            **search,
         )
         lattices = summary.utterances - len(summary.empty)
         print(
             f"{lattices} of {summary.utterances} utterances have a lattice:"
-            f" data.{on}.lattices={[str(folder.absolute())]}"
+            f" data.{on}.lattices={[str(directory.absolute())]}"
         )

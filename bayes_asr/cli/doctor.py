@@ -10,8 +10,8 @@ from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
 from bayes_asr.config.merge import load
 from bayes_asr.recipe.doctor.environment import check_environment
+from bayes_asr.recipe.doctor.stage_inputs import FIRST, LAST, check_stage_inputs
 from bayes_asr.recipe.doctor.training_data import check_corpus
-from bayes_asr.recipe.doctor.way import FIRST, LAST, check_way
 from bayes_asr.tasks.task import task_of
 
 AFTERWARDS = (5, 6)  # stages that need more than the sets, which a training is checked for
@@ -38,14 +38,16 @@ def run(args: argparse.Namespace) -> None:
     if args.config or args.set or args.until:
         config = task_of(load(args.config, args.set)).config
     pipe = open_pipe if args.allow_pipes else None
-    out = next(folder for folder in (args.out, *args.out.absolute().parents) if folder.exists())
+    out = next(
+        directory for directory in (args.out, *args.out.absolute().parents) if directory.exists()
+    )
     if config and args.until:
-        checks = check_way(config, range(FIRST, args.until + 1), pipe, out)
+        checks = check_stage_inputs(config, range(FIRST, args.until + 1), pipe, out)
     else:
         checks = check_environment()
         if config:
             checks += check_corpus(config, pipe, out)
-            checks += check_way(config, AFTERWARDS, pipe, blocking=False)
+            checks += check_stage_inputs(config, AFTERWARDS, pipe, blocking=False)
     if args.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
     else:

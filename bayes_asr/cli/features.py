@@ -91,13 +91,13 @@ def run(args: argparse.Namespace) -> None:
     )
     pipes = open_pipe if args.allow_pipes else None
     for data in args.data:
-        with sharing(args, data, partial(_list_inputs, data)) as way:
+        with sharing(args, data, partial(_list_inputs, data)) as mapper:
             write_features(
                 data,
                 front_end,
                 args.max_skipped,
                 channel=args.channel,
                 open_pipe=pipes,
-                mapper=way,
+                mapper=mapper,
             )
             print(f"wrote the {args.kind} features of {data}")

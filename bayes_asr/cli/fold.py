@@ -35,10 +35,10 @@ def run(args: argparse.Namespace) -> None:
     trained = read_network(args.run)
     if args.speaker is not None:
         if args.speaker not in trained.speakers:
-            known = ", ".join(trained.speakers) or "none"
+            speakers = ", ".join(trained.speakers) or "none"
             raise InputError(
                 f"{args.run}: has no activations of {args.speaker}"
-                f"{nearest(args.speaker, trained.speakers)}; speakers: {known}"
+                f"{nearest(args.speaker, trained.speakers)}; speakers: {speakers}"
             )
         trained.model.set_activations(trained.speakers[args.speaker])
     elif trained.speakers:
@@ -55,5 +55,7 @@ def run(args: argparse.Namespace) -> None:
     with together(args.out):
         replace(config, model=model).save(args.out / CONFIG)
         checkpoint.save(args.out / checkpoint.BEST, folded.content())
-    before, after = (sum(p.numel() for p in net.parameters()) for net in (trained.model, plain))
-    LOGGER.info("%d parameters, %d before; written to %s", after, before, args.out)
+    num_before, num_after = (
+        sum(p.numel() for p in net.parameters()) for net in (trained.model, plain)
+    )
+    LOGGER.info("%d parameters, %d before; written to %s", num_after, num_before, args.out)

@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> None:
     """Compute and write loglikes.{ark,scp}, or what else is asked for."""
     output = Output(args.layer, args.head, args.kind)
     if args.out is None and (args.on is None or output != DECODED):
-        asked = "--data" if args.on is None else "what decoding does not read"
-        raise InputError(f"{asked} needs --out, the folder to write")
+        reason = "--data" if args.on is None else "what decoding does not read"
+        raise InputError(f"{reason} needs --out, the folder to write")
     if args.onnx and output != DECODED:
         raise InputError("--onnx goes without --layer, --head and --kind: the file has one output")
     if args.onnx and (args.counts or args.chunk):
@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> None:
     streams = gather_streams(args)
 
     def find_inputs() -> Inputs:
-        more = filter(None, [args.counts, args.onnx])
-        return list_inputs(args.run, args.data, args.on, more, streams)
+        further = filter(None, [args.counts, args.onnx])
+        return list_inputs(args.run, args.data, args.on, further, streams)
 
     source = StreamSource(args.data, streams, args.on or "", args.max_skipped, pipes)
     options = ForwardOptions(output, args.counts, args.chunk, args.onnx)

@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> None:
     configured = read_configuration(args.run).decode
     options = {name: getattr(args, name) for name in SEARCH}
     options = {
-        name: getattr(configured, name) if given is None else given
-        for name, given in options.items()
+        name: getattr(configured, name) if value is None else value
+        for name, value in options.items()
     }
     features = _open_features(args, writer)
     hypotheses = list(generate_sequences(writer, features, **options))
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _open_features(args: argparse.Namespace, writer: SequenceGenerator) -> StoredStreams:
-    """What is written of; InputError for an utterance to draw that there is not."""
+    """Open the features; InputError for an utterance to draw that there is not."""
     pipes = open_pipe if args.allow_pipes else None
     source = StreamSource(args.data, gather_streams(args), args.on or "", args.max_skipped, pipes)
     features = open_source(args.run, writer, source)

@@ -42,15 +42,15 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.out}: a picture is a file .svg, .png or .pdf")
     if args.out and find_spec("matplotlib") is None:
         raise InputError("--out needs matplotlib: install the extra report")
-    found = {
+    log_norms_by_run = {
         str(path) if gain == 1 else f"{path}, V times {gain:.12g}": _measure(path, gain, args)
         for path in args.runs
         for gain in args.gain
     }
     if args.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(log_norms_by_run, indent=1))
     else:
-        for path, log_norms in found.items():
+        for path, log_norms in log_norms_by_run.items():
             shares = [f"{log_norms[lag] - log_norms[0]:.2f}" for lag in _list_lags(args.lags)]
             print(f"{path}: {' '.join(shares)}")
         print(
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
         from bayes_asr.evaluate.report.figures import draw_gradients  # needs the extra report
 
         with replacing(args.out) as temporary:
-            draw_gradients(found).savefig(temporary, format=args.out.suffix[1:])
+            draw_gradients(log_norms_by_run).savefig(temporary, format=args.out.suffix[1:])
 
 
 def _list_lags(lags: int) -> list[int]:
@@ -78,8 +78,10 @@ def _measure(path: Path, gain: float, args: argparse.Namespace) -> list[float]:
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    named = {reach.layer: reach for reach in reaches}
-    if args.layer and args.layer not in named:
-        raise InputError(f"{path}: has no recurrent layer {args.layer}; it has {', '.join(named)}")
-    reach = named[args.layer] if args.layer else reaches[-1]
+    by_layer = {reach.layer: reach for reach in reaches}
+    if args.layer and args.layer not in by_layer:
+        raise InputError(
+            f"{path}: has no recurrent layer {args.layer}; it has {', '.join(by_layer)}"
+        )
+    reach = by_layer[args.layer] if args.layer else reaches[-1]
     return reach.log_norms.tolist()

@@ -80,23 +80,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Build the graph, write its directory and print its size."""
-    graph, more = (_build_of_lang if args.lang else _build_of_lexicon)(args)
+    graph, details = (_build_of_lang if args.lang else _build_of_lexicon)(args)
     summary = {
         "states": graph.hclg.num_states,
         "arcs": graph.hclg.num_arcs,
         "words": len(graph.words) - 4,
         "words_without_pronunciation": len(graph.foreign_words),
-        **more,
+        **details,
     }
     if args.json:
         print(json.dumps(summary))
         return
     print(f"{args.out}: " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in summary.items()))
     if graph.foreign_words:
-        some = name_some(sorted(graph.foreign_words))
+        examples = name_some(sorted(graph.foreign_words))
         print(
             "left out of the language model, because the lexicon has no such word: "
-            f"{printable(some)}"
+            f"{printable(examples)}"
         )
 
 
@@ -124,8 +124,8 @@ def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
     """Build and write the graph of a lang folder, which has pauses and phones of its own."""
     useless = [name for name in OF_LEXICON if vars(args)[name] is not None]
     if useless:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
-        raise InputError(f"{named}: of no use with --lang, which says this itself")
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
+        raise InputError(f"{options}: of no use with --lang, which says this itself")
     if args.model is None:
         raise InputError("--lang needs the --model that was trained with this folder")
     words = {*read_symbols(args.lang / "words.txt")} - {*RESERVED}
@@ -169,14 +169,14 @@ def _language_model(args: argparse.Namespace, words: Sequence[str]) -> NgramMode
     return estimate_witten_bell(read_text(args.text).values(), args.order, words)
 
 
-def _silence(chosen: str | None, folder: Path, phones: dict[str, int]) -> list[str]:
-    """Silence phones, the optional one first: as chosen, as the dict folder says, or by name."""
-    if chosen is None:
-        by_name: list[str] = [phone for phone in ("SIL", "sil") if phone in phones]
-        found = read_silence_phones(folder) or by_name[:1]
+def _silence(phone: str | None, directory: Path, phones: dict[str, int]) -> list[str]:
+    """Silence phones, the optional one first: `phone`, as the dict folder says, or by name."""
+    if phone is None:
+        by_name: list[str] = [name for name in ("SIL", "sil") if name in phones]
+        silence_phones = read_silence_phones(directory) or by_name[:1]
     else:
-        found = [chosen]
-    for phone in found:
-        if phone not in phones:
-            raise InputError(f"the silence phone {phone} is not among the phones of the model")
-    return found
+        silence_phones = [phone]
+    for name in silence_phones:
+        if name not in phones:
+            raise InputError(f"the silence phone {name} is not among the phones of the model")
+    return silence_phones

@@ -17,11 +17,11 @@ class RunGroup(NamedTuple):
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Declare --group and --against, each once for a hypothesis."""
-    said = (
+    options = (
         ("--group", "systems whose errors are taken together, NAME= before the first names them"),
         ("--against", "the systems that they are tested against (both are repeatable)"),
     )
-    for option, text in said:
+    for option, text in options:
         metavar = ("[NAME=]RUN", "RUN")
         parser.add_argument(
             option, nargs="+", action="append", default=[], metavar=metavar, help=text
@@ -29,7 +29,7 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_groups(args: argparse.Namespace) -> list[tuple[RunGroup, RunGroup]]:
-    """What each --group is tested against; InputError where one of the two is missing."""
+    """Each --group with what it is tested against; InputError where one of the two is missing."""
     if len(args.group) != len(args.against):
         raise InputError(
             f"{len(args.group)} --group and {len(args.against)} --against: each hypothesis has both"
@@ -38,10 +38,10 @@ def read_groups(args: argparse.Namespace) -> list[tuple[RunGroup, RunGroup]]:
 
 
 def _name(words: Sequence[str]) -> RunGroup:
-    name, equals, first = words[0].partition("=")
+    name, equals, path = words[0].partition("=")
     if not equals or Path(words[0]).exists():
-        name, first = " + ".join(Path(word).name for word in words), words[0]
-    systems = [Path(word) for word in (first, *words[1:]) if word]
+        name, path = " + ".join(Path(word).name for word in words), words[0]
+    systems = [Path(word) for word in (path, *words[1:]) if word]
     if not systems:
         raise InputError(f"{words[0]}: name the runs of this group")
     return RunGroup(printable(name), systems)

@@ -79,10 +79,10 @@ def run(args: argparse.Namespace) -> None:
     print(f"wrote {len(states)} layers and heads to {printable(str(args.run))}")
 
 
-def _find_counts(experiment: Experiment, folder: Path) -> Path | None:
+def _find_counts(experiment: Experiment, directory: Path) -> Path | None:
     """The file of counts that theirs has written beside its networks."""
-    named = experiment.sections["forward"].take("normalize_with_counts_from").text.split(",")[0]
-    counts = folder / Path(named).name
+    file = experiment.sections["forward"].take("normalize_with_counts_from").text.split(",")[0]
+    counts = directory / Path(file).name
     if not counts.is_file():
         return None
     LOGGER.info("priors: by the counts of %s", counts)
@@ -91,13 +91,13 @@ def _find_counts(experiment: Experiment, folder: Path) -> Path | None:
 
 def _configure(args: argparse.Namespace, cfg: Path, translation: Translation) -> Config:
     """The configuration of the run; what of its network is not that of the cfg is said."""
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, f"{cfg.stem}.yaml")
-        made.write_text(write_yaml(cfg, translation), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as scratch:
+        translated = Path(scratch, f"{cfg.stem}.yaml")
+        translated.write_text(write_yaml(cfg, translation), encoding="utf-8")
         recorded = args.run / CONFIG
-        files = args.config or [recorded if is_there(recorded) else made]
-        config, theirs = load(files, args.set), load([made])
-    for key, (there, here) in differences(theirs, config).items():
+        files = args.config or [recorded if is_there(recorded) else translated]
+        config, reference = load(files, args.set), load([translated])
+    for key, (cfg_value, value) in differences(reference, config).items():
         if key.startswith(OF_NETWORK):
-            LOGGER.warning("%s is %s here, and %s by %s", key, here, there, cfg)
+            LOGGER.warning("%s is %s here, and %s by %s", key, value, cfg_value, cfg)
     return config

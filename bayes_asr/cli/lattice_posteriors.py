@@ -75,10 +75,10 @@ def run(args: argparse.Namespace) -> None:
     with replacing(args.out) if args.out else nullcontext() as temporary:
         target = temporary.open("w", encoding="utf-8") if temporary else nullcontext(sys.stdout)
         with target as file:
-            for utt, found in _compare_all(args, references, comparison):
-                print(utt, format_posteriors(found), file=file)
-                totals += (found.num_frames, found.log_likelihood, found.accuracy)
-                likelihoods.append((utt, [f"{found.log_likelihood:.7g}"]))
+            for utt, posteriors in _compare_all(args, references, comparison):
+                print(utt, format_posteriors(posteriors), file=file)
+                totals += (posteriors.num_frames, posteriors.log_likelihood, posteriors.accuracy)
+                likelihoods.append((utt, [f"{posteriors.log_likelihood:.7g}"]))
         if not likelihoods:
             raise InputError(f"{args.lattices[0]}: there is no lattice with an alignment")
     if args.loglikes:
@@ -106,11 +106,15 @@ def _compare_all(
                 raise InputError(f"{path}: {utt}: {error}") from None
 
 
-def format_posteriors(found: Posteriors) -> str:
+def format_posteriors(posteriors: Posteriors) -> str:
     """Posteriors as Kaldi prints them: for each frame [ transition-id posterior ... ]."""
-    frames: list[list[str]] = [[] for _ in range(found.num_frames)]
-    columns = (found.frame.tolist(), found.tid.tolist(), found.share.astype(np.float32).tolist())
+    frames: list[list[str]] = [[] for _ in range(posteriors.num_frames)]
+    columns = (
+        posteriors.frame.tolist(),
+        posteriors.tid.tolist(),
+        posteriors.share.astype(np.float32).tolist(),
+    )
     for frame, tid, share in zip(*columns, strict=True):
         if share:
             frames[frame].append(f"{tid} {share:.7g}")
-    return " ".join(f"[ {' '.join(said)} ]" if said else "[ ]" for said in frames)
+    return " ".join(f"[ {' '.join(pairs)} ]" if pairs else "[ ]" for pairs in frames)

@@ -41,16 +41,16 @@ def run(args: argparse.Namespace) -> None:
     for sides in zip(args.group, args.against, strict=True):
         words += ["--group", *sides[0], "--against", *sides[1]]
     with together(out):
-        drawn = write_report(systems, out, shlex.join(words), __version__, answers)
+        has_figures = write_report(systems, out, shlex.join(words), __version__, answers)
     table = tabulate_results(systems)
     if args.json:
         print(json.dumps(table.to_dict("records"), indent=1))
         return
-    if not drawn:
+    if not has_figures:
         print("no figure files: matplotlib is not installed (pip install matplotlib)")
     for tested, left_out in answers.values():
-        for found in tested:
-            print(f"{found.as_text()}\n")
+        for result in tested:
+            print(f"{result.as_text()}\n")
         for reason in left_out:
             print(f"Not tested: {reason}.\n")
     print(f"{printable(str(out / 'report.html'))}\n{explain(systems)}")
@@ -59,15 +59,15 @@ def run(args: argparse.Namespace) -> None:
 
 def _choose(group: groups.RunGroup, systems: Sequence[ReportedSystem]) -> Group:
     """The systems of the report whose runs lie in the folders of a group."""
-    chosen = []
+    systems_inside = []
     for path in group.systems:
         inside = [system for system in systems if _is_inside(system, path)]
         if not inside:
             raise InputError(f"{path}: no system of this report is there; name it as a RUN, too")
-        chosen += inside
-    return Group(group.name, chosen)
+        systems_inside += inside
+    return Group(group.name, systems_inside)
 
 
-def _is_inside(system: ReportedSystem, folder: Path) -> bool:
+def _is_inside(system: ReportedSystem, directory: Path) -> bool:
     """Whether all runs of a system lie in a folder, or are it."""
-    return all(run.path.resolve().is_relative_to(folder.resolve()) for run in system.runs)
+    return all(run.path.resolve().is_relative_to(directory.resolve()) for run in system.runs)

@@ -60,7 +60,9 @@ def run(args: argparse.Namespace) -> None:
         settings = list(list_grid(space))
     else:
         settings = [draw(space, args.seed, number + 1) for number in range(args.trials)]
-    trials = [_make_trial(args, number, chosen) for number, chosen in enumerate(settings, start=1)]
+    trials = [
+        _make_trial(args, number, setting) for number, setting in enumerate(settings, start=1)
+    ]
     rungs = tuple(args.rungs or [base.train.epochs])
     about = {
         "configuration": as_yaml(base),

@@ -51,13 +51,13 @@ def add_sharing_arguments(
 
 def _shard(text: str) -> tuple[int, int]:
     try:
-        number, of = (processes(part) for part in text.split("/"))
+        number, total = (processes(part) for part in text.split("/"))
     except (ValueError, argparse.ArgumentTypeError):
-        number, of = 1, 0
-    if number > of:
+        number, total = 1, 0
+    if number > total:
         form = f"N/M with N from 1 to M, M to {processes.range.high:g}"
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {form}")
-    return int(number), int(of)
+    return int(number), int(total)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _stream(text: str) -> tuple[str, Path]:
 
 
 def gather_streams(args: argparse.Namespace) -> dict[str, Path]:
-    """What --stream says; InputError where it says a stream twice, or goes without --data."""
+    """The directories of --stream by name; InputError for a stream twice, or without --data."""
     if args.stream and not args.data:
         raise InputError("--stream goes with --data; the sets of a run have their streams")
     streams = dict(args.stream)
@@ -123,21 +123,21 @@ def list_inputs(
     run: Path,
     data: Path | None,
     on: str | None,
-    more: Iterable[Path] = (),
+    further: Iterable[Path] = (),
     streams: Mapping[str, Path] | None = None,
 ) -> Inputs:
-    """What log-likelihoods of a data directory, or else of the set `on`, depend on, and more."""
+    """The files that log-likelihoods of `data`, or else of the set `on`, depend on, and further."""
     folders = [*([data] if data else []), *(streams or {}).values()]
-    found = [_list_inputs_of_one(network, folders, on) for network in list_networks(run)]
-    files = [path for one in found for path in one.files]
-    moves = dict.fromkeys(move for one in found for move in one.moves)
-    return Inputs([run / COMBINATION, *files, *more], tuple(moves))
+    by_network = [_list_inputs_of_one(network, folders, on) for network in list_networks(run)]
+    files = [path for inputs in by_network for path in inputs.files]
+    moves = dict.fromkeys(move for inputs in by_network for move in inputs.moves)
+    return Inputs([run / COMBINATION, *files, *further], tuple(moves))
 
 
 def _list_inputs_of_one(run: Path, folders: Sequence[Path], on: str | None) -> Inputs:
     config = read_configuration(run)
     folders = locate_streams(config.data, on) if on else folders
-    tables = [folder / name for folder in folders for name in DATA_DIR]
+    tables = [directory / name for directory in folders for name in DATA_DIR]
     return Inputs([run / "best.pt", run / CONFIG, *tables], config.data.moves)
 
 
@@ -151,24 +151,24 @@ def sharing(
     Shards are kept in `out`/shards until the block has ended well. They are used again only where
     the options, the inputs and what scp files among these name are the same.
     """
-    folder, options = out / "shards", vars(args)
+    shards, options = out / "shards", vars(args)
     jobs = options.get("jobs") or options.get("nj") or 1
     if args.shard:
-        number, of = args.shard
+        number, total = args.shard
         with suppress(ShardWrittenError):
-            yield Shard(folder, number, of, _hash(args, find_inputs()))
+            yield Shard(shards, number, total, _hash(args, find_inputs()))
     elif args.cmd:
         passed = [f"{name}={value}" for name, value in os.environ.items() if _is_passed(name)]
         # -P: a file of the working directory is no module of ours.
         verb = [sys.executable, "-P", "-m", "bayes_asr", *args.words]
         command = ["env", *passed, *verb, "--cmd=", f"--shard={JOB}/{jobs}"]
         log = out / "log" / f"{args.verb}.{JOB}.log"
-        with alone_in(folder):
-            yield Cluster(folder, log, jobs, lambda: _hash(args, find_inputs()), command, args.cmd)
-            for shard in folder.glob("*of*.zip"):
+        with alone_in(shards):
+            yield Cluster(shards, log, jobs, lambda: _hash(args, find_inputs()), command, args.cmd)
+            for shard in shards.glob("*of*.zip"):
                 shard.unlink()
         with suppress(OSError):
-            folder.rmdir()
+            shards.rmdir()
     elif options.get("jobs"):
         raise InputError("--nj is the number of jobs of --cmd: give --cmd run.pl to have them here")
     else:
@@ -193,7 +193,7 @@ def _hash(args: argparse.Namespace, inputs: Inputs) -> str:
 
 def _state(path: Path) -> str:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return f"{path.absolute()} is not there"
-    return f"{path.absolute()} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    return f"{path.absolute()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"

@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> None:
     """Print a line for each run."""
     runs = list_runs(args.folder)
     if args.json:
-        print(json.dumps([asdict(found) for found in runs], indent=1))
+        print(json.dumps([asdict(status) for status in runs], indent=1))
         return
     rows = [HEADER, *(tuple(map(printable, _format_row(r, args.folder))) for r in runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -32,15 +32,15 @@ def run(args: argparse.Namespace) -> None:
         print("  ".join(cells).rstrip())
 
 
-def _format_row(found: RunStatus, folder: Path) -> tuple[str, ...]:
-    name = str(Path(found.run).relative_to(folder))
-    left = found.seconds_left
+def _format_row(status: RunStatus, top: Path) -> tuple[str, ...]:
+    name = str(Path(status.run).relative_to(top))
+    seconds = status.seconds_left
     return (
-        name if name != "." else found.run,
-        found.state,
-        f"{found.epoch}/{'?' if found.epochs is None else found.epochs}",
-        "" if found.best is None else f"{found.judged_by} {found.best:.4f}",
-        "" if found.frames_per_second is None else f"{found.frames_per_second:.0f}",
-        "" if left is None else str(timedelta(seconds=round(min(left, LONGEST)))),
-        found.why or "",
+        name if name != "." else status.run,
+        status.state,
+        f"{status.epoch}/{'?' if status.epochs is None else status.epochs}",
+        "" if status.best is None else f"{status.judged_by} {status.best:.4f}",
+        "" if status.frames_per_second is None else f"{status.frames_per_second:.0f}",
+        "" if seconds is None else str(timedelta(seconds=round(min(seconds, LONGEST)))),
+        status.why or "",
     )

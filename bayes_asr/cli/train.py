@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> None:
         config = task_of(load(layers, [*criterion, *args.set])).config
         files = [layer for layer in layers if isinstance(layer, Path)]
         with log.also_in(args.out / "train.log") if group.is_rank0() else nullcontext():
-            said = (*describe_presets(files), *describe_changes(files))
-            for line in said if group.is_rank0() else ():
+            notes = (*describe_presets(files), *describe_changes(files))
+            for line in notes if group.is_rank0() else ():
                 LOGGER.info("%s", line)
             train(
                 config,

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if args.ctm:
         _check_recordings(args.files)
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
-    heard, refused = transcribe(
+    transcripts, refused = transcribe(
         args.run,
         args.files,
         channel=args.channel,
@@ -64,11 +64,11 @@ def run(args: argparse.Namespace) -> None:
         graph=args.graph,
     )
     if args.ctm:
-        write_lines(_format_ctm(heard), args.ctm)
+        write_lines(_format_ctm(transcripts), args.ctm)
     if args.json:
-        print(json.dumps([asdict(one) for one in heard]), flush=True)
+        print(json.dumps([asdict(transcript) for transcript in transcripts]), flush=True)
     else:
-        _print_words(heard)
+        _print_words(transcripts)
     for message in refused:
         LOGGER.error("%s", message)
     if refused:
@@ -78,10 +78,10 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-def _print_words(heard: list[Transcript]) -> None:
-    for one in heard:
-        print(printable(f"{one.file}: {' '.join(word.word for word in one.words)}"))
-        for word in one.words:
+def _print_words(transcripts: list[Transcript]) -> None:
+    for transcript in transcripts:
+        print(printable(f"{transcript.file}: {' '.join(word.word for word in transcript.words)}"))
+        for word in transcript.words:
             print(
                 printable(f"{word.start:9.2f} {word.end:7.2f}  {word.word} ({word.confidence:.2f})")
             )
@@ -94,20 +94,20 @@ def _name_recording(file: Path) -> str:
 
 def _check_recordings(files: list[Path]) -> None:
     """A CTM tells recordings apart by their names alone."""
-    first: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for file in files:
-        other = first.setdefault(_name_recording(file), file)
-        if other is not file:
+        namesake = by_name.setdefault(_name_recording(file), file)
+        if namesake is not file:
             raise InputError(
-                f"{other} and {file} are both {_name_recording(file)} in a CTM; rename one, or"
+                f"{namesake} and {file} are both {_name_recording(file)} in a CTM; rename one, or"
                 " transcribe them one by one"
             )
 
 
-def _format_ctm(heard: list[Transcript]) -> Iterator[str]:
+def _format_ctm(transcripts: list[Transcript]) -> Iterator[str]:
     """`recording channel begin duration word confidence`."""
-    for one in heard:
-        name = _name_recording(Path(one.file))
-        for word in one.words:
+    for transcript in transcripts:
+        name = _name_recording(Path(transcript.file))
+        for word in transcript.words:
             length = word.end - word.start
             yield f"{name} 1 {word.start:.2f} {length:.2f} {word.word} {word.confidence:.2f}"

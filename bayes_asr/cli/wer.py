@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     conventions = (
         {"strict": frozenset(), "forgiving": forgiven} if phones else {"plain": frozenset()}
     )
-    asked = "forgiving" if args.forgive else next(iter(conventions))
+    shown = "forgiving" if args.forgive else next(iter(conventions))
     scores = {
         convention: Score(
             set=None,
@@ -68,13 +68,13 @@ def run(args: argparse.Namespace) -> None:
         for convention, optional in conventions.items()
     }
     if args.json:
-        print(json.dumps(_as_dict(scores[asked], args.by), indent=1))
+        print(json.dumps(_as_dict(scores[shown], args.by), indent=1))
         return
     for score in scores.values():
         print(score.line())
     if args.by:
-        for speaker, counts in scores[asked].speakers.items():
-            print(f"{counts.kaldi_line(scores[asked].metric)} {printable(speaker)}")
+        for speaker, counts in scores[shown].speakers.items():
+            print(f"{counts.kaldi_line(scores[shown].metric)} {printable(speaker)}")
 
 
 def _phone_map(args: argparse.Namespace) -> PhoneMap:

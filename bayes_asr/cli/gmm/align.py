@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> None:
     options = replace(
         ALIGN_SI, beam=args.beam, retry_beam=args.retry_beam, rescue=args.rescue == "true"
     )
-    with going_on(args, args.model) as way:
+    with going_on(args, args.model) as mapper:
         summary = Realignment(
             StepFolders(args.data, args.lang, args.model, args.out),
-            way,
+            mapper,
             options,
             adapt=args.adapt,
             boost_silence=args.boost_silence,

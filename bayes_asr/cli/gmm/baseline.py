@@ -37,33 +37,35 @@ def run(args: argparse.Namespace) -> None:
     config = load(args.config, args.set)
     search = replace(SEARCH, **{name: getattr(config.decode, name) for name in BEAMS})
     model, graph = task_of(config).locate_model(), locate(config.data.graph, config.data, "graph")
-    with open_pool(args.nj) as way:
+    with open_pool(args.nj) as mapper:
         for name in ("dev", "test"):
-            folder = args.out / f"decode_{name}"
+            directory = args.out / f"decode_{name}"
             summary = decode_data(
                 locate_one(config, name),
                 graph,
                 model.parent,
-                folder,
+                directory,
                 search,
                 lmwts=config.decode.lm_weights,
                 wips=config.decode.insertion_penalties,
                 max_skipped=config.data.max_skipped,
-                mapper=way,
+                mapper=mapper,
                 open_pipe=open_pipe if args.allow_pipes else None,
                 raw=True,
                 moves=config.data.moves,
             )
-            print(f"decoded {summary.utterances} utterances, {summary.frames} frames into {folder}")
+            print(
+                f"decoded {summary.utterances} utterances, {summary.frames} frames into {directory}"
+            )
     write_run(args.out, args.config, args.set)
 
 
 def locate_one(config: Config, name: str) -> Path:
     """The data directory of a set; InputError where it is of several."""
-    first, *others = locate_all(config.data, name, "features")
-    if others:
+    directory, *further = locate_all(config.data, name, "features")
+    if further:
         raise InputError(
-            f"{first}: one of {len(others) + 1} directories of {name}, and a GMM decodes one; name"
-            f" it as data.{name}.features"
+            f"{directory}: one of {len(further) + 1} directories of {name}, and a GMM decodes one;"
+            f" name it as data.{name}.features"
         )
-    return first
+    return directory

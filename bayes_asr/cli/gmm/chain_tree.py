@@ -60,11 +60,11 @@ def run(args: argparse.Namespace) -> None:
     """Make tree, model, alignments and graph, and say how large they are."""
     orders = (args.ngram_order, args.num_extra_lm_states, args.no_prune_ngram_order)
     options = ChainOptions(args.leaves, args.frame_subsampling_factor, PhoneLmOptions(*orders))
-    with going_on(args, args.ali) as way:
+    with going_on(args, args.ali) as mapper:
         summary = ChainTree(
             options,
             StepFolders(args.data, args.lang, args.ali, args.out),
-            way,
+            mapper,
             max_skipped=args.max_skipped,
             no_transforms=args.no_transforms,
             open_pipe=open_pipe if args.allow_pipes else None,

@@ -68,9 +68,9 @@ def run(args: argparse.Namespace) -> None:
     """Decode and print a summary."""
     adaptation = None
     if is_adapted(args.model) if args.adapt is None else args.adapt:
-        given = {name: getattr(args, name) for name in ADAPTING}
-        adaptation = Adaptation(read_silence_ids(args.graph), **given)
-    with sharing_steps(args, lambda: [args.graph, args.model]) as way:
+        options = {name: getattr(args, name) for name in ADAPTING}
+        adaptation = Adaptation(read_silence_ids(args.graph), **options)
+    with sharing_steps(args, lambda: [args.graph, args.model]) as mapper:
         summary = decode_data(
             args.data,
             args.graph,
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
             lmwts=args.lmwt,
             wips=args.wip,
             max_skipped=args.max_skipped,
-            mapper=way,
+            mapper=mapper,
             open_pipe=open_pipe if args.allow_pipes else None,
         )
         how = "with transforms of their speakers " if adaptation else ""

@@ -44,9 +44,9 @@ def write_run(run: Path, config: Sequence[Path], settings: Sequence[str]) -> Non
 def list_settings(decoded: Path, record: Record) -> list[str]:
     """The keys of a configuration in which the decoding of mixtures differs from a network's."""
     lm_weights, penalties = zip(*find_hypotheses(decoded), strict=True)
-    found = {f"decode.{name}": record.get(name) for name in SEARCH_KEYS} | {
+    values = {f"decode.{name}": record.get(name) for name in SEARCH_KEYS} | {
         "decode.lm_weights": sorted(set(lm_weights)),
         "decode.insertion_penalties": sorted(set(penalties)),
         "data.graph": [record.get("graph")],
     }
-    return [f"{name}={json.dumps(value)}" for name, value in found.items()]
+    return [f"{name}={json.dumps(value)}" for name, value in values.items()]

@@ -48,16 +48,16 @@ def say(args: argparse.Namespace, summary: "DataclassInstance", line: str) -> No
 
 
 @contextmanager
-def going_on(args: argparse.Namespace, *before: Path) -> Iterator[Mapper]:
+def going_on(args: argparse.Namespace, *inputs: Path) -> Iterator[Mapper]:
     """As `sharing_steps`, alone in the folder that is written, where what is complete stays.
 
     before: folders that results depend on.
     """
     with (
         nullcontext() if args.shard else alone_in(args.out),
-        sharing_steps(args, lambda: [args.out, *before]) as way,
+        sharing_steps(args, lambda: [args.out, *inputs]) as mapper,
     ):
-        yield way
+        yield mapper
 
 
 @contextmanager
@@ -72,12 +72,12 @@ def sharing_steps(
     def find_inputs() -> Inputs:
         tables = [args.data / name for name in DATA_FILES]
         lang = [args.lang / name for name in (*LANG_FILES, *TREE_FILES)] if "lang" in args else []
-        others = [path for folder in list_folders() for path in sorted(folder.glob("*"))]
-        return Inputs([*tables, *lang, *filter(Path.is_file, others)])
+        further = [path for directory in list_folders() for path in sorted(directory.glob("*"))]
+        return Inputs([*tables, *lang, *filter(Path.is_file, further)])
 
-    with sharing(args, args.out, find_inputs) as way:
-        if way:
-            yield way
+    with sharing(args, args.out, find_inputs) as mapper:
+        if mapper:
+            yield mapper
         else:
-            with open_pool(args.nj) as way:
-                yield way
+            with open_pool(args.nj) as mapper:
+                yield mapper

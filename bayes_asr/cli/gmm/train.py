@@ -62,14 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, and say how well the model fits its data."""
-    given = {name: vars(args)[name] for name in OPTIONS if name in args}
-    schedule = replace(SCHEDULES[args.step], **given)
-    before: Path | None = vars(args).get("ali")
-    with going_on(args, *filter(None, [before])) as way:
+    options = {name: vars(args)[name] for name in OPTIONS if name in args}
+    schedule = replace(SCHEDULES[args.step], **options)
+    alignments: Path | None = vars(args).get("ali")
+    with going_on(args, *filter(None, [alignments])) as mapper:
         summary = GmmTrainer(
             schedule,
-            StepFolders(args.data, args.lang, before, args.out),
-            way,
+            StepFolders(args.data, args.lang, alignments, args.out),
+            mapper,
             max_skipped=args.max_skipped,
             open_pipe=open_pipe if args.allow_pipes else None,
         ).run()

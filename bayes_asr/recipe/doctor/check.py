@@ -45,8 +45,8 @@ def collect_messages(checks: list[Check], name: str, *, blocking: bool = False) 
     try:
         yield
     except (InputError, OSError) as error:
-        said = explain(error) if isinstance(error, OSError) else str(error)
-        checks.append(Check(name, "error" if blocking else "warning", said))
+        message = explain(error) if isinstance(error, OSError) else str(error)
+        checks.append(Check(name, "error" if blocking else "warning", message))
     finally:
         LOGGER.handlers = handlers
         LOGGER.setLevel(level)

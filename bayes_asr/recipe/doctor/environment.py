@@ -1,4 +1,7 @@
-"""What is there, and whether a training would start: checked in seconds, before hours are spent."""
+"""Checks of the machine: libraries, optional packages, other programs, the disk.
+
+They take seconds, before hours are spent.
+"""
 
 import os
 import platform
@@ -26,15 +29,29 @@ LIBRARIES = (
 )
 COMPILERS = (os.environ.get("CXX", "c++"), "g++", "clang++")
 GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
-    *("steps/make_mfcc.sh", "steps/compute_cmvn_stats.sh", "steps/train_mono.sh"),
-    *("steps/train_deltas.sh", "steps/train_lda_mllt.sh", "steps/train_sat.sh"),
-    *("steps/align_si.sh", "steps/align_fmllr.sh", "steps/decode_fmllr.sh"),
-    *("steps/nnet/make_fmllr_feats.sh", "utils/prepare_lang.sh", "utils/mkgraph.sh"),
-    *("utils/subset_data_dir.sh", "utils/fix_data_dir.sh"),
+    "steps/make_mfcc.sh",
+    "steps/compute_cmvn_stats.sh",
+    "steps/train_mono.sh",
+    "steps/train_deltas.sh",
+    "steps/train_lda_mllt.sh",
+    "steps/train_sat.sh",
+    "steps/align_si.sh",
+    "steps/align_fmllr.sh",
+    "steps/decode_fmllr.sh",
+    "steps/nnet/make_fmllr_feats.sh",
+    "utils/prepare_lang.sh",
+    "utils/mkgraph.sh",
+    "utils/subset_data_dir.sh",
+    "utils/fix_data_dir.sh",
 )
 GMM_PROGRAMS = (  # one of each of Kaldi's folders that they need
-    *("compute-mfcc-feats", "gmm-est-fmllr", "compile-train-graphs", "fsttablecompose"),
-    *("lattice-to-post", "arpa2fst", "fstcompile"),
+    "compute-mfcc-feats",
+    "gmm-est-fmllr",
+    "compile-train-graphs",
+    "fsttablecompose",
+    "lattice-to-post",
+    "arpa2fst",
+    "fstcompile",
 )
 
 
@@ -65,12 +82,12 @@ def _check_library(name: str, library: SharedLibrary, cost: str, compiler: str) 
     """Whether what has a slower form in Python is compiled."""
     if library.usable:
         return Check(name, "ok", "built")
-    said = _explain_absence(library.fault, compiler)
-    return Check(name, "warning", f"{said}: {cost}")
+    absence = _explain_absence(library.fault, compiler)
+    return Check(name, "warning", f"{absence}: {cost}")
 
 
 def _check_recurrence(compiler: str) -> Check:
-    """Which code the recurrences run on the CPU."""
+    """Check which code the recurrences run on the CPU."""
     try:
         path = recurrence.path()
     except InputError as error:
@@ -79,9 +96,9 @@ def _check_recurrence(compiler: str) -> Check:
         return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
     if recurrence.LIBRARY.usable:
         return Check("recurrence", "ok", f"torch alone, as {recurrence.PATH_VARIABLE} says")
-    said = _explain_absence(recurrence.LIBRARY.fault, compiler)
+    absence = _explain_absence(recurrence.LIBRARY.fault, compiler)
     cost = "torch alone trains, which takes up to twice as long"
-    return Check("recurrence", "warning", f"{said}: {cost}")
+    return Check("recurrence", "warning", f"{absence}: {cost}")
 
 
 def _explain_absence(missing: str, compiler: str) -> str:
@@ -99,12 +116,12 @@ def _check_import(extra: str) -> Check:
 
 
 def _find_programs(programs: tuple[str, ...]) -> dict[str, str | None]:
-    """Where the programs are: below KALDI_ROOT or on the PATH."""
+    """The places of programs, below KALDI_ROOT or on the PATH; None where there is none."""
     root = os.environ.get("KALDI_ROOT")
     places = ("src/*bin", "tools/openfst/bin")
-    folders = [folder for place in places for folder in Path(root).glob(place)] if root else []
+    directories = [path for place in places for path in Path(root).glob(place)] if root else []
     # Kaldi's folders come first, as its own path.sh puts them.
-    path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
+    path = os.pathsep.join([*map(str, directories), os.environ.get("PATH", "")])
     return {program: shutil.which(program, path=path) for program in programs}
 
 
@@ -112,8 +129,8 @@ def _check_gmm_scripts() -> Check:
     """Whether local/kaldi_gmm.sh would find what it calls."""
     name, root = "Kaldi's GMMs", os.environ.get("KALDI_ROOT")
     if not root:
-        said = "KALDI_ROOT is not set (only local/kaldi_gmm.sh needs it, or a path.sh)"
-        return Check(name, "absent", said)
+        unset = "KALDI_ROOT is not set (only local/kaldi_gmm.sh needs it, or a path.sh)"
+        return Check(name, "absent", unset)
     scripts = Path(root, "egs", "wsj", "s5")
     missing = [name for name in GMM_SCRIPTS if not (scripts / name).is_file()]
     missing += [program for program, where in _find_programs(GMM_PROGRAMS).items() if not where]
@@ -128,21 +145,22 @@ def _check_backend(name: str) -> Check:
     trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).find_trouble()  # noqa: SIM112
     if not trouble and name == "kaldi":
         # The programs may be there and lack a library, which shows only when they start.
-        trouble = next(filter(None, (explain_failure(find_program(one)) for one in PROGRAMS)), "")
+        failures = map(explain_failure, map(find_program, PROGRAMS))
+        trouble = next(filter(None, failures), "")
     if trouble:
-        said = f"not usable: {trouble} (one backend is enough)"
-        return Check(f"decoding by {name}", "absent", said)
+        reason = f"not usable: {trouble} (one backend is enough)"
+        return Check(f"decoding by {name}", "absent", reason)
     return Check(f"decoding by {name}", "ok", "usable")
 
 
 def _check_nist() -> Check:
-    """Where NIST's scorer is."""
+    """Check that NIST's scorer is there."""
     try:
         program = find_nist_program("hubscr.pl")
         trouble = explain_failure(program)
     except InputError as error:
         program, trouble = "", str(error)
     if trouble:
-        said = f"not usable: {trouble}; runs are scored without it"
-        return Check("scoring by NIST", "absent", said)
+        reason = f"not usable: {trouble}; runs are scored without it"
+        return Check("scoring by NIST", "absent", reason)
     return Check("scoring by NIST", "ok", f"usable: {program}")

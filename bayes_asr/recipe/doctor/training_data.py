@@ -75,19 +75,19 @@ def check_corpus(
 
 
 def _check_precision(options: TrainConfig) -> Check:
-    """What products will be computed in."""
+    """Check the precision that products will be computed in."""
     precision = choose_precision(options.precision, choose_device(options.device))
     if precision != options.precision:
         return Check("precision", "warning", explain_precision(options.precision))
     return Check("precision", "ok", f"products are computed in {precision}")
 
 
-def _describe(data: LabelledSet, wanted: Iterable[str]) -> str:
+def _describe(data: LabelledSet, heads_read: Iterable[str]) -> str:
     """Read some utterances, and count all; their headers were compared with the alignments."""
     sample = _pick_spread(list(data.lengths))
     shapes = {sum(x.shape[1] for x in data.prepare(utt).values()) for utt in sample}
     dimensions = " + ".join(str(features.dimensions) for features in data.streams.values())
-    heads = ", ".join(f"{data.targets[name].size} {name}" for name in wanted)
+    heads = ", ".join(f"{data.targets[name].size} {name}" for name in heads_read)
     return (
         f"{len(data.lengths)} utterances, {sum(data.lengths.values())} frames, {dimensions}"
         f" dimensions ({shapes.pop()} for the network), {heads}; {len(sample)} utterances read"
@@ -95,13 +95,18 @@ def _describe(data: LabelledSet, wanted: Iterable[str]) -> str:
 
 
 def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterator[Check]:
-    """Which utterances of a set have what, and whether forward would read them all."""
+    """Check what the utterances of a set have, and whether forward would read them all."""
     directories = stream_dirs(config, name, open_pipe)
     data = directories[FEATURES]
-    streams = {of: features_of(at, config, of, open_pipe) for of, at in directories.items()}
+    streams = {
+        stream: features_of(directory, config, stream, open_pipe)
+        for stream, directory in directories.items()
+    }
     counts = [f"{len(data.utt2spk)} utterances"]
-    there = {describe_stream(of): at.feats or {} for of, at in directories.items()}
-    for what, table in {**there, "text": data.text or {}}.items():
+    tables = {
+        describe_stream(stream): directory.feats or {} for stream, directory in directories.items()
+    }
+    for what, table in {**tables, "text": data.text or {}}.items():
         missing = [utt for utt in data.utt2spk if utt not in table]
         counts.append(f"{len(data.utt2spk) - len(missing)} with {what}")
         if missing:

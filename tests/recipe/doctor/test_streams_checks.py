@@ -8,7 +8,7 @@ import pytest
 
 from bayes_asr.cli import main
 from tests.recipe.doctor.test_findings import checks_of
-from tests.recipe.doctor.test_way import write_graph
+from tests.recipe.doctor.test_stage_inputs import write_graph
 from tests.support.places import CONF
 from tests.support.small_corpus import SETS, made_up, settings, write_alignments, write_data_dir
 from tests.support.two_streams import BOTH, other_features, write_both

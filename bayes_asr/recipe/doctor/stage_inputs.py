@@ -1,7 +1,7 @@
-"""What the stages after training need, to the table of error rates, and what training starts from.
+"""Checks of the inputs of a recipe's stages, from training to the report.
 
-It is looked at before hours are spent, in seconds: whether all is there and fits together. Training
-itself reads the rest of its data when it starts.
+They say in seconds, before hours are spent, whether all is there and fits together. Training itself
+reads the rest of its data when it starts.
 """
 
 import os
@@ -46,7 +46,7 @@ DECODED = ("dev", "test")  # sets
 FIRST, LAST = 3, 7  # stages of a recipe: from training to the report
 
 
-def check_way(
+def check_stage_inputs(
     config: Config,
     stages: Container[int],
     open_pipe: OpenPipe | None = None,
@@ -59,10 +59,10 @@ def check_way(
     out: an existing folder on the disk that runs are written to.
     """
     checks: list[Check] = []
-    for stage, name, look in _LOOKS:
+    for stage, name, check in _STAGE_CHECKS:
         if stage in stages:
             with collect_messages(checks, name, blocking=blocking):
-                checks.extend(look(config, open_pipe, out))
+                checks.extend(check(config, open_pipe, out))
     return checks
 
 
@@ -71,9 +71,9 @@ def _check_graph(config: Config) -> str:
 
     InputError where decoding would refuse it, or where it was made with another model.
     """
-    folder = locate(config.data.graph, config.data, "decoding graph")
+    graph_dir = locate(config.data.graph, config.data, "decoding graph")
     aligned, model = _read_model(config)
-    file, *grammars = graph_files(folder)
+    file, *grammars = graph_files(graph_dir)
     graph = read_fst(file)
     # Input labels of a decoding graph are transition-ids, which count from 1.
     last = int(graph.ilabel.max(initial=0))
@@ -82,24 +82,27 @@ def _check_graph(config: Config) -> str:
             f"{file} has transition-id {last}, but {aligned} has 1 to"
             f" {model.num_transition_ids}; build the graph with that model"
         )
-    recorded = folder / "num_pdfs"  # written by Kaldi's mkgraph.sh
-    said = recorded.read_text(encoding="utf-8", errors="replace") if is_there(recorded) else None
+    recorded = graph_dir / "num_pdfs"  # written by Kaldi's mkgraph.sh
+    num_pdfs = (
+        recorded.read_text(encoding="utf-8", errors="replace") if is_there(recorded) else None
+    )
     # The file has the number alone, and white space around it.
-    if said is not None and said.split() != [str(model.num_pdfs)]:
+    if num_pdfs is not None and num_pdfs.split() != [str(model.num_pdfs)]:
         raise InputError(
-            f"{recorded} says {said.strip()!r}, but {aligned} has"
+            f"{recorded} says {num_pdfs.strip()!r}, but {aligned} has"
             f" {model.num_pdfs} pdfs; build the graph with that model"
         )
-    beside = folder.parent / "final.mdl"  # that mkgraph.sh was given
+    beside = graph_dir.parent / "final.mdl"  # that mkgraph.sh was given
     if is_there(beside):
-        theirs = read_transition_model(beside)
+        graph_model = read_transition_model(beside)
         # Models may differ in probabilities; the numbering of transitions must agree.
-        if not np.array_equal(theirs.tuples, model.tuples):
+        if not np.array_equal(graph_model.tuples, model.tuples):
             raise InputError(
-                f"{folder}: {beside} ({theirs.num_pdfs} pdfs) has other transitions than {aligned}"
-                f" ({model.num_pdfs} pdfs); build the graph with that model, or align with this one"
+                f"{graph_dir}: {beside} ({graph_model.num_pdfs} pdfs) has other transitions than"
+                f" {aligned} ({model.num_pdfs} pdfs); build the graph with that model, or align"
+                " with this one"
             )
-    words = folder / "words.txt"
+    words = graph_dir / "words.txt"
     if not is_there(words):
         raise InputError(f"{words} is missing; copy it from the language directory")
     # Word-id 0 is epsilon, which needs no name.
@@ -119,12 +122,12 @@ def _read_model(config: Config) -> tuple[Path, TransitionModel]:
     return path, read_transition_model(path)
 
 
-def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> Iterator[Check]:
+def _check_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> Iterator[Check]:
     """Whether there are features, alignments, and room for what training writes."""
     if config.train.tensorboard:
         check_available()
     streams = _open_streams(config, "train", open_pipe)
-    sizes = {name: some[some.utterances[0]].shape[1] for name, some in streams.items()}
+    sizes = {name: features[features.utterances[0]].shape[1] for name, features in streams.items()}
     task = task_of(config)
     decoded, outputs = next(iter(task.weights)), _count_outputs(config, open_pipe)
     # Only the first head is as large as the model says; the others hardly count for the memory.
@@ -144,7 +147,7 @@ def _look_at_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> 
 
 
 def _count_outputs(config: Config, open_pipe: OpenPipe | None) -> int:
-    """How many outputs the first head has."""
+    """The number of outputs of the first head."""
     if task_of(config).labels.file:
         return next(iter(open_set(config, "train", open_pipe).targets.values())).size
     return _read_model(config)[1].num_pdfs
@@ -152,10 +155,12 @@ def _count_outputs(config: Config, open_pipe: OpenPipe | None) -> int:
 
 def _open_streams(config: Config, name: str, open_pipe: OpenPipe | None) -> dict[str, Features]:
     directories = stream_dirs(config, name, open_pipe)
-    return {of: features_of(at, config, of, open_pipe) for of, at in directories.items()}
+    return {
+        stream: features_of(at, config, stream, open_pipe) for stream, at in directories.items()
+    }
 
 
-def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+def _check_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
     """Whether the utterances that are to be decoded have features as those of training."""
     trained = _open_streams(config, "train", open_pipe)
     for name in DECODED:
@@ -172,7 +177,7 @@ def _look_at_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Ite
         yield Check(f"{name} set", "ok", f"{decoded} utterances")
 
 
-def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+def _check_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
     if task_of(config).recogniser != "decode":
         return  # no graph is decoded with
     trouble = choose_decoder("embedded", Path(), "").find_trouble()
@@ -181,10 +186,10 @@ def _look_at_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> It
     yield Check("graph", "ok", _check_graph(config))
 
 
-def _look_at_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+def _check_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
     """Whether each set that is decoded has the reference that its hypotheses are compared with."""
     if task_of(config).recogniser == "classify":
-        yield from _look_at_classes(config, open_pipe)
+        yield from _check_classes(config, open_pipe)
         return
     for name in DECODED:
         if config.score.glm:
@@ -198,33 +203,33 @@ def _look_at_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> 
         path = data.path / config.score.text
         if not path.exists():
             raise InputError(f"{path} is missing: {name} is scored against it; write it")
-        said_by = read_text(path)
-        lacking = [utt for utt in data.feats or {} if utt not in said_by]
+        transcripts = read_text(path)
+        lacking = [utt for utt in data.feats or {} if utt not in transcripts]
         if lacking:
-            said = describe_lacking(data, lacking, config.score.text)
-            raise InputError(f"{said}; write what they say, or take these utterances out")
+            message = describe_lacking(data, lacking, config.score.text)
+            raise InputError(f"{message}; write what they say, or take these utterances out")
         yield Check(f"{name} reference", "ok", str(path))
 
 
-def _look_at_classes(config: Config, open_pipe: OpenPipe | None) -> Iterator[Check]:
+def _check_classes(config: Config, open_pipe: OpenPipe | None) -> Iterator[Check]:
     """Whether the utterances that are to be scored have classes of the training set."""
     train = open_set(config, "train", open_pipe)
     for name in DECODED:
-        found = open_set(config, name, open_pipe, like=train)
-        yield Check(f"{name} reference", "ok", f"{len(found.lengths)} utterances")
+        labelled = open_set(config, name, open_pipe, like=train)
+        yield Check(f"{name} reference", "ok", f"{len(labelled.lengths)} utterances")
 
 
-def _look_at_report(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
+def _check_report(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
     missing = find_spec("matplotlib") is None
-    said = "the report will lack its figures: pip install matplotlib" if missing else "drawn"
-    yield Check("figures", "warning" if missing else "ok", said)
+    message = "the report will lack its figures: pip install matplotlib" if missing else "drawn"
+    yield Check("figures", "warning" if missing else "ok", message)
 
 
-Look = Callable[[Config, OpenPipe | None, Path], Iterator[Check]]
-_LOOKS: tuple[tuple[int, str, Look], ...] = (
-    (3, "training", _look_at_training),
-    (4, "forward", _look_at_forward),
-    (5, "graph", _look_at_decoding),
-    (6, "references", _look_at_references),
-    (7, "figures", _look_at_report),
+StageCheck = Callable[[Config, OpenPipe | None, Path], Iterator[Check]]
+_STAGE_CHECKS: tuple[tuple[int, str, StageCheck], ...] = (
+    (3, "training", _check_training),
+    (4, "forward", _check_forward),
+    (5, "graph", _check_decoding),
+    (6, "references", _check_references),
+    (7, "figures", _check_report),
 )

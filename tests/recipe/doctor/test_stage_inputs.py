@@ -10,7 +10,7 @@ from bayes_asr.cli import main
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.recipe.doctor import way
+from bayes_asr.recipe.doctor import stage_inputs
 from tests.support.places import CONF
 from tests.support.small_corpus import settings, write_corpus
 
@@ -142,9 +142,9 @@ def test_scoring_by_time_needs_an_stm_and_rules(
 def test_room_and_figures(
     experiment: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(way, "find_spec", lambda name: None)
+    monkeypatch.setattr(stage_inputs, "find_spec", lambda name: None)
     assert ask(experiment) == 0, "a report without figures is one"
     assert "pip install matplotlib" in capsys.readouterr().out
-    monkeypatch.setattr(way, "CHECKPOINTS", 2**60)
+    monkeypatch.setattr(stage_inputs, "CHECKPOINTS", 2**60)
     assert ask(experiment) == 1
     assert "free some space, or choose another --out" in capsys.readouterr().out

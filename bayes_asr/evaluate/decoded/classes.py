@@ -1,0 +1,161 @@
+"""Classes of utterances by a run: decisions out of posteriors, and their errors."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, replacing
+from bayes_asr.config.schema import ScoreConfig
+from bayes_asr.data.targets.classes import check_class
+from bayes_asr.decode.forward.attention import weigh_frames
+from bayes_asr.decode.forward.directory import ForwardOptions, StreamSource, forward, open_source
+from bayes_asr.decode.forward.interface import Output
+from bayes_asr.decode.forward.log_likelihoods import load
+from bayes_asr.evaluate.score.identification import ClassifiedUtterances
+from bayes_asr.evaluate.score.scores import write_scores
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
+from bayes_asr.kaldi_io.text import read_mapping, write_mapping
+from bayes_asr.train.runs.trained_network import TrainedNetwork
+
+POSTERIORS = Output(kind="log-posteriors")
+
+
+class Decisions(NamedTuple):
+    """The log posteriors [1, L] of utterances, and the numbers of the classes decided for."""
+
+    network: TrainedNetwork
+    posteriors: Mapping[str, np.ndarray]
+    numbers: Mapping[str, int]
+
+
+def classify(
+    run: Path,
+    network: TrainedNetwork,
+    source: StreamSource,
+    out: Path,
+    attention: str | None = None,
+    draw: Collection[str] = (),
+) -> Decisions:
+    """Write posteriors, classes.txt and `decisions` of utterances into a folder.
+
+    attention: a layer whose weights of frames are written too; draw: utterances of which these are
+    drawn above the features.
+    """
+    forward(run, out, source, ForwardOptions(POSTERIORS))
+    if attention:
+        _write_attention(run, attention, source, draw, out)
+    posteriors = dict(iter_matrices(out / f"{POSTERIORS.file}.ark"))
+    numbers = {utt: int(matrix[0].argmax()) for utt, matrix in posteriors.items()}
+    names = network.classes
+    write_mapping(((name, number) for number, name in enumerate(names)), out / "classes.txt")
+    write_mapping(((utt, names[number]) for utt, number in numbers.items()), out / "decisions")
+    return Decisions(network, posteriors, numbers)
+
+
+def _write_attention(
+    run: Path, layer: str, source: StreamSource, draw: Collection[str], out: Path
+) -> None:
+    """Write attention.{ark,scp}, and pictures."""
+    network = load(run, output=POSTERIORS)
+    features = open_source(run, network, source)
+    for utt in draw:
+        if utt not in features.utterances:
+            raise InputError(f"--draw {utt}: there is no such utterance")
+    archive = out / "attention.ark"
+    write_matrices(weigh_frames(network, features, layer), archive, archive.with_suffix(".scp"))
+    for utt, weights in iter_matrices(archive):
+        if utt in draw:
+            # Only pictures need matplotlib.
+            from bayes_asr.evaluate.report.figures import draw_attention
+
+            figure = draw_attention(utt, features.first.read(utt), weights[:, 0])
+            with replacing(out / f"attention_{utt}.svg") as temporary:
+                figure.savefig(temporary, format="svg")
+
+
+@dataclass(frozen=True)
+class ClassificationResult:
+    """Classified utterances of a set, and those near each nominal duration, in seconds.
+
+    speakers: of all utterances.
+    """
+
+    set: str | None
+    utterances: ClassifiedUtterances
+    durations: Mapping[float, ClassifiedUtterances]
+    speakers: Mapping[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the utterances, as plain data."""
+        return {
+            "set": self.set,
+            **self.utterances.as_dict(),
+            "durations": {f"{seconds:g}": u.as_dict() for seconds, u in self.durations.items()},
+        }
+
+    def lines(self, name: str) -> Iterator[str]:
+        """A line of all, which begins with `name`, and of each duration."""
+        yield self.utterances.line(name)
+        for seconds, utterances in self.durations.items():
+            yield utterances.line(f"{seconds:g} s")
+
+    def write(self, figures: Path, score_file: Path, cluster: str) -> None:
+        """Write the figures as JSON, and the counts as a score file.
+
+        cluster: what a speaker of utt2spk is.
+        """
+        with replacing(figures) as temporary:
+            text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
+            temporary.write_text(text + "\n", "utf-8")
+        score = replace(self.utterances.score(self.set, self.speakers), cluster=cluster)
+        write_scores([score], score_file)
+
+
+def read_classes(directories: Sequence[Path], file: str) -> dict[str, str]:
+    """The classes of utterances in data directories; empty where these have no such file."""
+    files = [directory / file for directory in directories]
+    return {utt: name for f in files if is_there(f) for utt, name in read_mapping(f).items()}
+
+
+def check_decisions(
+    decisions: Decisions,
+    classes: Mapping[str, str],
+    directories: Sequence[Path],
+    config: ScoreConfig,
+    set_name: str | None,
+) -> ClassificationResult:
+    """Compare decisions with the classes of utterances, which must all be known.
+
+    directories: data directories with utt2spk and, for durations, utt2dur.
+    """
+    network = decisions.network
+    for utt in decisions.numbers:
+        if utt not in classes:
+            reason = f"{utt} has no class to compare with; write it there"
+            raise InputError(f"{directories[0]}: {reason}")
+        check_class(classes[utt], utt, directories[0], network.classes)
+    numbers = {name: number for number, name in enumerate(network.classes)}
+    utterances = ClassifiedUtterances(
+        network.classes,
+        list(decisions.numbers),
+        # Likelihoods, but for the probability of the features: posteriors over priors.
+        np.concatenate(list(decisions.posteriors.values())) - network.log_priors.numpy(),
+        np.array(list(decisions.numbers.values())),
+        np.array([numbers[classes[utt]] for utt in decisions.numbers]),
+    )
+    speakers = _read_table(directories, "utt2spk")
+    durations: dict[float, ClassifiedUtterances] = {}
+    if config.durations:
+        seconds = {utt: float(text) for utt, text in _read_table(directories, "utt2dur").items()}
+        durations = utterances.by_duration(seconds, config.durations)
+    return ClassificationResult(set_name, utterances, durations, speakers)
+
+
+def _read_table(directories: Sequence[Path], name: str) -> dict[str, str]:
+    tables = [read_mapping(directory / name) for directory in directories]
+    return {utt: value for table in tables for utt, value in table.items()}
