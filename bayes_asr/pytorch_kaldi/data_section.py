@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.pytorch_kaldi.experiment import DataSet, Experiment, FeatureSource
+from bayes_asr.pytorch_kaldi.experiment import DataSet, Experiment, FeatureEntry
 from bayes_asr.pytorch_kaldi.notes import Notes
 
 FEATURES = "features"
@@ -109,7 +109,7 @@ def _translate_sets(
     return keys
 
 
-def _find_directory(data: DataSet, stream: FeatureSource, notes: Notes) -> str:
+def _find_directory(data: DataSet, stream: FeatureEntry, notes: Notes) -> str:
     """The data directory of a table; where it is called otherwise than feats.scp, one to make."""
     table = Path(stream.table)
     if table.name == "feats.scp":
@@ -136,7 +136,7 @@ def translate_front_ends(
     return {key: value for key, value in front_ends.items() if value}
 
 
-def _translate_commands(stream: FeatureSource, notes: Notes) -> Translated:
+def _translate_commands(stream: FeatureEntry, notes: Notes) -> Translated:
     """The front end of a stream: its commands, where these are Kaldi's usual ones, and context."""
     options: Translated = {"left_context": stream.left, "right_context": stream.right}
     for command in filter(None, (part.strip() for part in stream.commands.split("|"))):

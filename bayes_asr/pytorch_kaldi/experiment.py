@@ -42,7 +42,7 @@ NO_LABELS = "none"  # the name of labels that are not there
 
 
 @dataclass(frozen=True)
-class FeatureSource:
+class FeatureEntry:
     """Features of a set: a table (scp), the commands that they go through, and context."""
 
     name: str
@@ -54,7 +54,7 @@ class FeatureSource:
 
 
 @dataclass(frozen=True)
-class LabelSource:
+class LabelEntry:
     """Labels of a set: the fields of its block, by name (`LABELS`)."""
 
     fields: Mapping[str, str]
@@ -80,8 +80,8 @@ class DataSet:
     """A set: streams and labels by name."""
 
     name: str
-    streams: Mapping[str, FeatureSource]
-    labels: Mapping[str, LabelSource]
+    streams: Mapping[str, FeatureEntry]
+    labels: Mapping[str, LabelEntry]
     line: int
 
 
@@ -187,7 +187,7 @@ def _read_names(option: Option, sets: Mapping[str, DataSet]) -> tuple[str, ...]:
 
 def _read_set(section: Section) -> DataSet:
     streams = [
-        FeatureSource(
+        FeatureEntry(
             fields["fea_name"],
             fields["fea_lst"],
             fields["fea_opts"],
@@ -198,7 +198,7 @@ def _read_set(section: Section) -> DataSet:
         for option, fields, line in _blocks(section.take("fea"), STREAM, STREAM)
     ]
     labels = [
-        LabelSource(fields, line)
+        LabelEntry(fields, line)
         for _, fields, line in _blocks(section.take("lab"), LABELS, ("lab_name",))
     ]
     return DataSet(
