@@ -75,7 +75,7 @@ class Recogniser:
     weights: Weights
     engine: Engine
     pronouncer: Pronouncer | None
-    """How words are said, to find their times; None where the graph's folder does not say it."""
+    """To find the times of words; None where the graph's folder has no lexicon."""
 
     def recognise(self, name: str, features: Streams, cmvn: Streams) -> list[RecognisedWord]:
         """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them; both
@@ -89,9 +89,11 @@ class Recogniser:
             )
         if not result.reached_final:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
+        # The words of the best path stay; risk gives each its confidence and, roughly, its times.
         hypothesis = decode_risk(result.lattice, *self.weights, change_words=False).words
         words = [self.words[timed.word] for timed in hypothesis]
         spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
+        # Times count frames of the output, each as long as so many of the features.
         shift = FRAME_SHIFT * self.network.model.output_stride
         return [
             RecognisedWord(
@@ -139,23 +141,25 @@ class GeneratingRecogniser:
             max_length=self.generator.decoder.max_length(frames),
             length_penalty=self.length_penalty,
         )
-        rated = self.generator.label_probabilities(encoded_MH, hypothesis.labels)
+        probabilities = self.generator.label_probabilities(encoded_MH, hypothesis.labels)
         seconds = FRAME_SHIFT * frames
         if self.generator.decoder.attention is None:
             LOGGER.warning("%s: a decoder without attention knows no times; those are of all", name)
-            spans = [(0.0, seconds)] * len(rated)
+            spans = [(0.0, seconds)] * len(probabilities)
         else:
+            # The last row of weights [L + 1, T] is that of the end of the sequence.
             spans = [_find_span(weights.numpy(), seconds) for weights in hypothesis.weights_LT[:-1]]
         return [
             RecognisedWord(label, round(start, 3), round(end, 3), round(probability, 4))
             for label, (start, end), probability in zip(
-                self.generator.name_labels(hypothesis), spans, rated, strict=True
+                self.generator.name_labels(hypothesis), spans, probabilities, strict=True
             )
         ]
 
 
 def _find_span(weights_M: np.ndarray, seconds: float) -> tuple[float, float]:
     """Begin and end of a label by its attention weights [M], over frames of so many seconds."""
+    # Quantiles of the attention, as times: a step of the decoder looks at many frames.
     cumulative = weights_M.cumsum()
     begin, end = np.searchsorted(cumulative, [TAIL, 1 - TAIL])
     step = seconds / len(weights_M)
@@ -173,10 +177,10 @@ def transcribe(
 ) -> tuple[list[Transcript], list[str]]:
     """Recognise the words of sound files by the best network of `run`; - is standard input.
 
-    Returns what was heard, and a line for each file in which nothing can be heard. Sound of another
-    rate than the front end's is resampled, with a warning. Where the run normalises by speaker,
-    each file is one, or all are if `one_speaker`. channel: of several, counted from 0, or their
-    mean. `graph`: another folder than the run's. `weights`: LM weight and insertion penalty,
+    Returns transcripts, and a line for each file in which nothing can be recognised. Sound of
+    another rate than the front end's is resampled, with a warning. Where the run normalises by
+    speaker, each file is one, or all are if `one_speaker`. channel: of several, counted from 0, or
+    their mean. `graph`: another folder than the run's. `weights`: LM weight and insertion penalty,
     otherwise those that dev chose with this graph, or those of the search where it did not. Runs
     with a decoder have neither. InputError for a run that is not complete, or whose features the
     front end cannot make.
@@ -184,13 +188,14 @@ def transcribe(
     load_library()
     config = read_configuration(run)
     network = load_generator(run) if task_of(config).recogniser == "generate" else load(run)
-    analyses = {name: _analysis(run, name, network, config) for name in network.front_ends}
-    recogniser = _recogniser(run, network, config, weights, graph)
+    analyses = {name: _make_analysis(run, name, network, config) for name in network.front_ends}
+    recogniser = _make_recogniser(run, network, config, weights, graph)
     refused: list[str] = []
     sounds = []
     for file in files:
         with _collect_errors(refused):
             sounds.append(_compute_features(str(file), analyses, channel))
+    # All files are read first: statistics of one speaker are those of all of them.
     for name, front_end in network.front_ends.items():
         if front_end.cmvn != "none" and sounds:
             _normalise(name, front_end.cmvn, sounds, one_speaker=one_speaker)
@@ -247,11 +252,12 @@ def _compute_features(
     frames = min(map(len, features.values()))
     if not frames:
         raise InputError(f"{file}: {len(samples) / rate:.3f} s of sound hold no frame of 0.025 s")
+    # Streams may differ by a frame at the end, where windows have other lengths.
     features = {name: x[:frames] for name, x in features.items()}
     return _SoundFeatures(file, len(samples) / rate, features)
 
 
-def _analysis(run: Path, name: str, network: LogLikelihoods, config: Config) -> Analysis:
+def _make_analysis(run: Path, name: str, network: LogLikelihoods, config: Config) -> Analysis:
     """The analysis that makes a stream of sound, or InputError saying what is missing."""
     front_end = network.front_ends[name]
     if front_end.subsampling != 1:
@@ -290,7 +296,7 @@ def _analysis(run: Path, name: str, network: LogLikelihoods, config: Config) -> 
         ) from None
 
 
-def _recogniser(
+def _make_recogniser(
     run: Path,
     network: LogLikelihoods,
     config: Config,
@@ -309,16 +315,15 @@ def _recogniser(
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
     weights = weights or _choose_weights(run, graph, search, is_other=bool(other_graph))
-    (chosen_weights,) = pair_weights(*([weight] for weight in weights))
+    (checked,) = pair_weights(*([weight] for weight in weights))
+    # Kaldi's graph folders need not have a lexicon: words are recognised without it.
     pronouncer = None
     try:
         pronouncer = read_pronouncer(graph, model)
     except (InputError, OSError) as error:
         LOGGER.warning("%s; times are rough", error)
-    graph_network = load_decoding_graph(graph, model)
-    return Recogniser(
-        network, graph_network, words, search, chosen_weights, choose_engine(), pronouncer
-    )
+    decoding_graph, engine = load_decoding_graph(graph, model), choose_engine()
+    return Recogniser(network, decoding_graph, words, search, checked, engine, pronouncer)
 
 
 def _choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: bool) -> Weights:
@@ -340,6 +345,7 @@ def _choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: 
         return default
     score = read_scores(path)[0]
     tuned = float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
+    # Weights are tuned on one graph; other beams matter little, and are only named.
     now = describe_search(graph, search)
     if score.decoded and not has_same_graph(score.decoded, now):
         LOGGER.warning(

@@ -100,6 +100,7 @@ def align_run(
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
     words = _read_transcripts(directory, transcripts.text, read_pronouncer(*pronouncer_files))
+    # Other processes get files and names: a pronouncer is read once in each.
     align = partial(align_item, pronouncer_files, options, choose_engine().name)
     if mapper:
         features = open_streams(network, directories, *limits)
@@ -183,6 +184,7 @@ def _read_transcripts(
 
 def _refuse_foreign_files(out: Path) -> None:
     """Models and alignments that are not ours stay as they are."""
+    # align.json marks a folder of ours: there only ali.1.gz and the model may be replaced.
     settle(out)
     foreign = {path.name for path in out.glob("ali.*.gz")}
     if (out / MARK).exists():
@@ -204,7 +206,7 @@ def _write(
     max_skipped: float,
     aligner: str,
 ) -> AlignSummary:
-    """Write the alignment directory `out`; nothing of it if more than `limit` have failed."""
+    """Write the alignment directory `out`; nothing of it if more than `max_skipped` fail."""
     summary = AlignSummary(len(data.utt2spk))
 
     def sift() -> Iterator[tuple[str, np.ndarray]]:
@@ -217,6 +219,7 @@ def _write(
             summary.retried += result.retried
             summary.frames += len(result.transition_ids)
             yield utt, result.transition_ids
+        # Raised inside `together`: too many failures leave the folder as it was.
         why = f"no alignment of {data.path}"
         report_skipped(why, summary.failed, summary.utterances, max_skipped, LIMIT)
 

@@ -65,6 +65,8 @@ def word_spans(
     Where phones can be shared among words in several ways, one is taken.
     """
     model, tids = pronouncer.model, transition_ids
+    # A phone begins where its first state is entered; all later transitions are of other states
+    # or self-loops.
     begins = np.flatnonzero((model.hmm_state[tids] == 0) & ~model.self_loop[tids])
     phones = model.phone[tids[begins]].tolist()
     # For each word, by the place in `phones` where it ends: the end of the word before it, and the
@@ -85,6 +87,7 @@ def word_spans(
     if not ends or max(ends) < len(phones) - 1:
         raise InputError(f"the alignment is not of its {len(words)} words")
     frames = [*begins.tolist(), len(tids)]
+    # Backwards from the end that covers most phones.
     place, spans = max(ends), []
     for reached in reversed(backpointers):
         earlier, start = reached[place]

@@ -91,7 +91,7 @@ def forward(
     networks, sources = [network for _, network in members], []
     for member, network in members:
         sources.append((network, open_source(member, network, source, networks)))
-    features = sources[0][1]
+    features = sources[0][1]  # of the first network: they name utterances and folders
     frames = choose_batch_frames(networks)
     if output.layer and out.resolve() in [path.resolve() for path in features.directories]:
         raise InputError(f"{out}: is the data directory that is read; choose another folder")
@@ -259,6 +259,7 @@ def _share(
     def work(_: str, utterances: Sequence[str]) -> list[Used]:
         return [use(utt, computed) for utt, computed in compute(utterances)]
 
+    # A range stands for an utterance: batches are made by lengths, before features are read.
     sizes = ((utt, range(features.count_frames(utt))) for utt in features.utterances)
     groups = ([utt for utt, _ in group] for group in _groups(sizes, frames))
     return chain.from_iterable(mapper(work, ((group[0], group) for group in groups)))
@@ -361,6 +362,7 @@ def _groups(
     group: list[tuple[str, Item]] = []
     total = 0
     for item in utterances:
+        # Full, or too long with this one; a longer utterance than `frames` is a batch of its own.
         if group and (len(group) == BATCH_SEQUENCES or total + len(item[1]) > frames):
             yield group
             group, total = [], 0

@@ -66,6 +66,7 @@ class LogLikelihoods(nn.Module):
         self.model: AcousticModel = network.model
         self.speakers = network.speakers
         self.register_buffer("log_priors", network.log_priors)
+        # Everything in double precision first; then what compiled code computes back in single.
         steady = self.model.batch_invariant
         self.double().eval().requires_grad_(False)
         if steady:
@@ -166,6 +167,7 @@ class LogLikelihoods(nn.Module):
         _check_frames(matrices)
         inputs = [self._inputs(matrix) for matrix in matrices]
         packed = {name: pack([x[name] for x in inputs]) for name in self.front_ends}
+        # All streams have the frames and the order of the first: sorted by length, packed by time.
         _, frames, order = next(iter(packed.values()))
         hidden_NH = self.model.hidden({name: x_NF for name, (x_NF, *_) in packed.items()}, frames)
         return [
@@ -232,6 +234,7 @@ class LogLikelihoods(nn.Module):
         """
         if not self.model.outputs:
             return hidden.float()
+        # Logits [T, P] in double precision of an hour of speech would not fit into memory.
         make, blocks = KINDS[self.kind], hidden.split(BLOCK_FRAMES)
         posteriors = (self.model.log_posteriors(block.to(self.log_priors)) for block in blocks)
         computed = (make(of_block, self.log_priors).float() for of_block in posteriors)

@@ -76,6 +76,7 @@ def _check(dictionary: Dictionary, lexicon: Path) -> None:
     for name, phones in (("silence", silence), ("nonsilence", nonsilence)):
         if not phones:
             raise InputError(f"{dict_dir}/{name}_phones.txt: holds no phone")
+    # The checks of Kaldi's validate_dict_dir.pl that an error here would make hard to find later.
     phones = [*silence, *nonsilence]
     _refuse({p for p in phones if phones.count(p) > 1}, "listed twice as a phone", dict_dir)
     _refuse({p for p in phones if p == EPSILON or p[0] == "#"}, "a reserved symbol", dict_dir)

@@ -104,6 +104,7 @@ class _Determinization:
     def _closure(self, state: State) -> Subset:
         """The states that a state reaches without a phone, and itself."""
         if state not in self._closures:
+            # Met again before it is done, a state lies on a cycle without a phone.
             self._closures[state] = None
             silent = [(target, cost) for phone, cost, target in self._leaving(state) if not phone]
             self._closures[state] = {state: 0.0} | self._close(silent)
@@ -135,6 +136,7 @@ def _key(subset: Subset) -> tuple[tuple[State, float], ...]:
 
 def _log_sum(costs: Iterable[float]) -> float:
     """The cost of the sum of probabilities."""
+    # -log(sum(exp(-c))), the largest term taken out; a single term keeps its bits.
     terms = [*costs]
     least = min(terms)
     if len(terms) == 1 or least == math.inf:

@@ -42,7 +42,7 @@ def sort_arcs(
     start: int,
 ) -> Fst:
     """The FST of A arcs [A] in any order; the arcs of a state keep theirs."""
-    order = np.argsort(source, kind="stable")
+    order = np.argsort(source, kind="stable")  # arcs of a state next to each other
     counts = np.bincount(source, minlength=len(final))
     return Fst(
         start=start,
@@ -62,6 +62,7 @@ def sources(fst: Fst) -> np.ndarray:
 
 def sort_by_output(fst: Fst) -> Fst:
     """Sort the arcs of each state by output label, those of one label as they were (fstarcsort)."""
+    # By source first, so that the offsets stay; lexsort is stable.
     order = np.lexsort((fst.olabel, sources(fst)))
     columns = ("ilabel", "olabel", "weight", "nextstate")
     return replace(fst, **{name: getattr(fst, name)[order] for name in columns})

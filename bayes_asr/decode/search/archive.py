@@ -74,6 +74,7 @@ def write_decoding(
         for decoded in follow(decoder.decode(job, scratch), "decode"):
             count(summary, decoded)
             results.append(decoded)
+        # All files appear at once, those of an earlier decoding go with them.
         with together(out):
             discard(out / RECORD)  # an earlier one is not of these words
             if entries is not None:
