@@ -10,10 +10,10 @@
 : "${sets[@]:?}" "${oov:?}" "${out:?}" "${nj:?}"
 
 dict=$out/data/local/dict lm=$out/data/local/lm.arpa exp=$out/exp
-folders=("${sets[@]/#/"$out/data/"}") text=text lang=$dict said_train=() said_dev=()
+folders=("${sets[@]/#/"$out/data/"}") text=text lang=$dict train_text=() dev_text=()
 if [[ -d ${dict}_align ]]; then
     text=text_words lang=${dict}_align
-    said_train=(--text "${folders[0]}/$text") said_dev=(--text "${folders[1]}/$text")
+    train_text=(--text "${folders[0]}/$text") dev_text=(--text "${folders[1]}/$text")
 fi
 align=(bayes-asr align --oov "$oov" --lang "$lang" ${max_skipped:+--max-skipped "$max_skipped"})
 configuration+=("$(recipe_file without_kaldi.yaml)")
@@ -22,9 +22,9 @@ if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features 
         bayes-asr features "${folders[@]}" ${max_skipped:+--max-skipped "$max_skipped"}
 fi
 run_stage 2 flat_train "$out" "${folders[0]}"/{"$text",feats.scp} "$lang/lexicon.txt" "$exp/flat_ali/ali.1.gz" -- \
-    "${align[@]}" --flat --data "${folders[0]}" "${said_train[@]}" --out "$exp/flat_ali"
+    "${align[@]}" --flat --data "${folders[0]}" "${train_text[@]}" --out "$exp/flat_ali"
 run_stage 2 flat_dev "$out" "${folders[1]}"/{"$text",feats.scp} "$exp"/{flat_ali/final.mdl,flat_ali_dev/ali.1.gz} -- \
-    "${align[@]}" --flat --data "${folders[1]}" "${said_dev[@]}" --model "$exp/flat_ali/final.mdl" --out "$exp/flat_ali_dev"
+    "${align[@]}" --flat --data "${folders[1]}" "${dev_text[@]}" --model "$exp/flat_ali/final.mdl" --out "$exp/flat_ali_dev"
 run_stage 2 graph "$out" "$dict/lexicon.txt" "$lm" "$exp"/{flat_ali/final.mdl,mono/graph/HCLG.fst} -- \
     bayes-asr graph --lexicon "$dict/lexicon.txt" --lm "$lm" --model "$exp/flat_ali/final.mdl" \
     ${pauses:+--silence-prob "$pauses"} --out "$exp/mono/graph"
@@ -35,10 +35,10 @@ for realigned in first_ali realigned_ali; do
         --set=data.dir="$out" ${max_skipped:+--set=data.max_skipped="$max_skipped"} --set=data.train.alignments="[exp/$learnt]" --set=data.dev.alignments="[exp/${learnt}_dev]" \
         --out "$aligner" ${force:+--new}
     for part in train dev; do
-        ali=$exp/$realigned said=("${said_train[@]}")
-        [[ $part == train ]] || ali+=_dev said=("${said_dev[@]}")
+        ali=$exp/$realigned text_option=("${train_text[@]}")
+        [[ $part == train ]] || ali+=_dev text_option=("${dev_text[@]}")
         run_stage 2 "${realigned}_$part" "$aligner" "$aligner"/{config.yaml,best.pt} "$ali/ali.1.gz" -- \
-            "${align[@]}" "$aligner" --on "$part" "${said[@]}" --nj "$nj" --out "$ali"
+            "${align[@]}" "$aligner" --on "$part" "${text_option[@]}" --nj "$nj" --out "$ali"
     done
     learnt=$realigned
 done
