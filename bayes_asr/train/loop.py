@@ -38,7 +38,7 @@ def run_epochs(
     train_set: LabelledSet,
     dev_set: LabelledSet,
     regenerate: Callable[[Trainer], LabelledSet] | None = None,
-    count_errors: CountErrors | None = None,
+    count_errors: CountErrors = lambda *_: None,
 ) -> None:
     """Train the epochs that are left; where one diverges, go back and train it more slowly.
 
@@ -74,12 +74,7 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
     )
     trainer.set_learning_rate(len(batches))
     load = _make_training_loader(trainer, data, lengths)
-    step = Step(
-        trainer.model,
-        trainer.state.optimizer,
-        max_gradient_norm=options.max_gradient_norm,
-        bfloat16=trainer.precision == "bfloat16",
-    )
+    step = _make_step(trainer)
     position = state.Position(trainer.run.path, epoch, len(batches))
 
     def after_batch(totals: Totals) -> None:
@@ -132,7 +127,7 @@ def _cut_long_utterances(
 
 
 def validate(
-    trainer: Trainer, data: LabelledSet, count_errors: CountErrors | None = None
+    trainer: Trainer, data: LabelledSet, count_errors: CountErrors = lambda *_: None
 ) -> DevTotals:
     """Loss and errors of a set, and of each of its parts; DivergedError where one is not finite."""
     parts = data.parts or {"dev": data.lengths}
@@ -153,7 +148,7 @@ def _validate_part(
     data: LabelledSet,
     name: str,
     lengths: Mapping[str, int],
-    count_errors: CountErrors | None,
+    count_errors: CountErrors,
 ) -> Totals:
     """Loss and errors of some utterances of a set."""
     # Batches are split between the processes, so each computes DEV_SEQUENCES at once.
@@ -194,6 +189,15 @@ def _make_training_loader(
     )
 
 
+def _make_step(trainer: Trainer) -> Step:
+    return Step(
+        trainer.model,
+        trainer.state.optimizer,
+        max_gradient_norm=trainer.options.max_gradient_norm,
+        bfloat16=trainer.precision == "bfloat16",
+    )
+
+
 def _make_loader(trainer: Trainer, data: LabelledSet, **how: Any) -> Loader:
     """Loader of the batches of a set; how: seed, epoch and perturbation."""
     # A criterion may read values of utterances, such as lattices, which no head has as targets.
@@ -218,8 +222,8 @@ def run_batches(
     lengths: Mapping[str, int] | None = None,
     step: Step | None = None,
     totals: Totals | None = None,
-    after_batch: Callable[[Totals], None] | None = None,
-    count_errors: CountErrors | None = None,
+    after_batch: Callable[[Totals], object] = lambda _: None,
+    count_errors: CountErrors = lambda *_: None,
 ) -> Totals:
     """Run the model over all batches, training it if there is a `step`.
 
@@ -253,7 +257,7 @@ def run_batches(
             try:
                 with naming(utterances), step.restoring_statistics() if step else nullcontext():
                     loss, errors, norm = _compute_loss(model, criterion, batch, labels, step)
-                    if count_errors and (counted := count_errors(model, batch)) is not None:
+                    if (counted := count_errors(model, batch)) is not None:
                         errors = counted
             except NotFiniteError as error:
                 totals.skip(utterances, str(error), title)
@@ -262,8 +266,7 @@ def run_batches(
                 totals.add(frames, labels, total_loss, total_errors, norm)
             totals.seconds = time.perf_counter() - start
             _show_metrics(progress, totals)
-            if after_batch:
-                after_batch(totals)
+            after_batch(totals)
     return totals
 
 

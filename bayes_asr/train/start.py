@@ -132,18 +132,20 @@ def _train(
             directory.begin(config, state.content(), discard=new)
     if trainer.epochs_left:  # else env.json says what the run came from
         if group.is_rank0():
-            parameters = sum(p.numel() for p in trainer.model.parameters())
-            front_ends = state.network.front_ends
-            begun_from = state.origin["begun_from"]
-            record.write_environment(run, parameters, front_ends, versions, begun_from)
+            _write_environment(run, state)
         with note_signals() as trainer.notice:
             if config.train.tensorboard and group.is_rank0():
                 trainer.board = tensorboard.Board(run, read_history(run))
             run_epochs(trainer, sets.train, sets.dev, sets.regenerate, training.count_errors)
-    best = int(trainer.progress.dev_errors.argmin())
-    error = trainer.progress.dev_errors[best]
-    measure = training.task.measure.name
-    LOGGER.info("trained: best %s on dev %.4f in epoch %d", measure, error, best + 1)
+    dev_errors, measure = trainer.progress.dev_errors, training.task.measure.name
+    best = int(dev_errors.argmin())
+    LOGGER.info("trained: best %s on dev %.4f in epoch %d", measure, dev_errors[best], best + 1)
+
+
+def _write_environment(run: Path, state: TrainState) -> None:
+    parameters = sum(p.numel() for p in state.network.model.parameters())
+    versions, begun_from = state.origin["versions"], state.origin["begun_from"]
+    record.write_environment(run, parameters, state.network.front_ends, versions, begun_from)
 
 
 def _training_of(config: Config) -> TaskTraining:
