@@ -32,5 +32,5 @@ def _describe_options() -> str:
     """The options and stages in the header of run.sh; --recipe is the argument here."""
     header = SCRIPT.read_text(encoding="utf-8").split("#   --recipe", 1)[1].split("\nset -", 1)[0]
     lines = [line.removeprefix("#").removeprefix(" ") for line in header.splitlines()[1:]]
-    said = "\n".join(line for line in lines if "run.sh" not in line)
-    return f"options:\n{said}"
+    text = "\n".join(line for line in lines if "run.sh" not in line)
+    return f"options:\n{text}"

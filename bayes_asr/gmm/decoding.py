@@ -49,38 +49,55 @@ SpeakerResults = tuple[list[Result], np.ndarray | None]
 
 
 @dataclass(frozen=True)
+class FeatureTable:
+    """The features of a data directory.
+
+    raw: they are what the model reads, so that nothing is done to them; moves: as in `read_scp`.
+    """
+
+    data: Path
+    raw: bool = False
+    moves: Moves = ()
+    open_pipe: OpenPipe | None = None
+
+    def read_data_dir(self) -> DataDir:
+        """Read the tables of the data directory."""
+        return read_data_dir(self.data, open_pipe=self.open_pipe, moves=self.moves)
+
+
+@dataclass(frozen=True)
 class DecodingTask:
     """Inputs of the processes that decode, by file names: each process reads graph and model."""
 
-    data: Path
+    table: FeatureTable
     job: DecodeJob
     adaptation: Adaptation | None
     engine: str
-    open_pipe: OpenPipe | None
-    raw: bool
-    moves: Moves
 
 
-def decode_data(
+def make_job(
     data: Path,
     graph: Path,
     model_dir: Path,
-    out: Path,
     options: SearchOptions = SEARCH,
-    *,
-    adaptation: Adaptation | None = None,
     lmwts: Sequence[float] = LM_WEIGHTS,
     wips: Sequence[float] = (0.0,),
+) -> DecodeJob:
+    """The job of decoding a data directory with the GMM `model_dir`/final.mdl."""
+    grid = tuple(pair_weights(lmwts, wips))
+    return DecodeJob(str(data), Path(graph), Path(model_dir) / MODEL, options, grid, 1)
+
+
+def decode_data(
+    table: FeatureTable,
+    job: DecodeJob,
+    out: Path,
+    *,
+    adaptation: Adaptation | None = None,
     max_skipped: float = MAX_SKIPPED,
     mapper: Mapper = map_serially,
-    open_pipe: OpenPipe | None = None,
-    raw: bool = False,
-    moves: Moves = (),
 ) -> DecodeSummary:
-    """Decode a data directory with the GMM `model_dir`/final.mdl and the features it reads.
-
-    raw: the data directory holds these already, so that nothing is done to them. moves: as in
-    `read_scp`.
+    """Decode the features of a data directory with the mixtures of a job of `make_job`.
 
     Writes in `out` what `decode.archive.decode_archive` writes and, with an `adaptation`, trans.1:
     the transforms of the speakers.  Each speaker is one item of `mapper` then, otherwise each
@@ -88,23 +105,19 @@ def decode_data(
     is decoded, if they are a larger share than `max_skipped`.  Other faults are those of
     `decode_archive`.
     """
-    model = Path(model_dir) / MODEL
-    job = DecodeJob(str(data), Path(graph), model, options, tuple(pair_weights(lmwts, wips)), 1)
-    task = DecodingTask(
-        Path(data), job, adaptation, choose_engine().name, open_pipe, raw, tuple(moves)
-    )
-    directory = open_data(task)
+    task = DecodingTask(table, job, adaptation, choose_engine().name)
+    directory = table.read_data_dir()
     lacking = report_lacking({FEATURES: directory}, max_skipped, SKIP_OPTION)
     speakers = {utt: spk for utt, spk in directory.utt2spk.items() if utt not in lacking}
     # Without adaptation each utterance is a group of its own, so that processes share them evenly.
     groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
     decoder = GmmDecoder(groups, mapper(partial(decode_group, task), groups.items()))
-    _, mixtures = read_gmm(model)
+    _, mixtures = read_gmm(job.model)
     record = {
-        "model": str(model.absolute()),
+        "model": str(job.model.absolute()),
         "gaussians": mixtures.num_gaussians,
         "parameters": mixtures.num_gaussians * (2 * mixtures.dim + 1),
-        "frontend": None if adaptation else read_analysis(task.data),
+        "frontend": None if adaptation else read_analysis(table.data),
     }
     try:
         return write_decoding(job, decoder, Path(out), record)
@@ -170,11 +183,6 @@ def open_models(task: DecodingTask) -> Models:
     """Open graph, model and features, once in each process."""
     model = task.job.model
     unadapted = find_unadapted(model.parent) if task.adaptation else model
-    pipeline = RAW if task.raw else read_pipeline(model.parent)
-    features = SpeakerFeatures(open_data(task), pipeline, open_pipe=task.open_pipe)
+    pipeline = RAW if task.table.raw else read_pipeline(model.parent)
+    features = SpeakerFeatures(task.table.read_data_dir(), pipeline, open_pipe=task.table.open_pipe)
     return Models.open(features, task.job, task.engine, unadapted)
-
-
-def open_data(task: DecodingTask) -> DataDir:
-    """Read the tables of the data directory."""
-    return read_data_dir(task.data, open_pipe=task.open_pipe, moves=task.moves)

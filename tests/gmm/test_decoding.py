@@ -20,7 +20,7 @@ from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.affine import apply_transform, identity
-from bayes_asr.gmm.decoding import SEARCH, decode_data
+from bayes_asr.gmm.decoding import SEARCH, FeatureTable, decode_data, make_job
 from bayes_asr.gmm.features import is_adapted, read_transforms
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.ark import write_matrices
@@ -49,8 +49,8 @@ def adapted(spoken: Spoken, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decode(spoken: Spoken, out: Path, adaptation: Adaptation | None, **how) -> None:  # type: ignore[no-untyped-def]
-    folders = spoken.data, spoken.graph, spoken.model, out
-    decode_data(*folders, adaptation=adaptation, **GRID, **how)
+    job = make_job(spoken.data, spoken.graph, spoken.model, **GRID)
+    decode_data(FeatureTable(spoken.data), job, out, adaptation=adaptation, **how)
 
 
 def decode_likelihoods(spoken: Spoken, out: Path) -> None:

@@ -11,7 +11,7 @@ from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.evaluate.score.sweeps import SetPaths
 from bayes_asr.gmm.adaptation import Adaptation
-from bayes_asr.gmm.decoding import decode_data, group_utterances
+from bayes_asr.gmm.decoding import FeatureTable, decode_data, group_utterances, make_job
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matrices
@@ -38,7 +38,8 @@ def test_words_and_costs_are_kaldis(
         found = read_mapping(root / "data" / "dev" / table)
         write_mapping(((utt, found[utt]) for utt in words), data / table)
     model, out = golden.model.parent, tmp_path / "out"
-    decode_data(data, golden.graph, model, out, golden.options("a"), raw=True)
+    job = make_job(data, golden.graph, model, golden.options("a"))
+    decode_data(FeatureTable(data, raw=True), job, out)
     assert read_text(out / "words.txt") == words
     costs = read_text(out / "costs.txt")
     for column, name in enumerate(("a.graph_cost", "a.acoustic_cost")):
@@ -96,7 +97,8 @@ def test_transforms_and_errors_are_kaldis(
     root = kaldi_corpus("timit_sample")
     graph, out = root / "exp" / "tri3" / "graph", tmp_path / "decode_dev"
     adaptation = Adaptation(read_silence_ids(graph))
-    decode_data(dev, graph, model, out, adaptation=adaptation, lmwts=range(1, 11))
+    job = make_job(dev, graph, model, lmwts=range(1, 11))
+    decode_data(FeatureTable(dev), job, out, adaptation=adaptation)
     plain = SpeakerFeatures(read_data_dir(dev), read_pipeline(model))
     theirs = dict(iter_matrices(root / "fmllr" / "dev.ark"))
     for speaker, transform in read_transforms(out).items():

@@ -18,7 +18,7 @@ from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.gmm.alignment import Aligner, align_all, boost_silence, equal_alignment
-from bayes_asr.gmm.decoding import decode_data
+from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline
 from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_matrix, write_matrices
@@ -258,7 +258,7 @@ def decode(stage: Stage, graph: Path) -> dict[str, list[str]]:
     )
     write_gmm(*stage.model, folder / "final.mdl")
     write_pipeline(Pipeline("none", 0), folder)
-    decode_data(folder, graph, folder, folder / "out", SEARCH)
+    decode_data(FeatureTable(folder), make_job(folder, graph, folder), folder / "out")
     ours = read_text(folder / "out" / "words.txt")
     assert ours == read_text(stage.ours / "kaldis.txt")
     return ours

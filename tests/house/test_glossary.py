@@ -10,7 +10,6 @@ from tests.house.test_architecture import modules
 from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
-TO_BE_RENAMED = ("cli", "evaluate", "recipe")  # packages whose names are older
 NAMES_NOTHING = {"way", "told", "said", "found", "given", "brought", "own", "thing", "theirs"}
 
 
@@ -38,7 +37,7 @@ def test_a_class_name_is_one_thing() -> None:
     assert len(twice) <= 3, f"{twice}: give each a name of its own"
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if m.split(".")[0] not in TO_BE_RENAMED])
+@pytest.mark.parametrize("module", modules())
 def test_names_name_something(module: str) -> None:
     bindings = {
         node.id if isinstance(node, ast.Name) else node.arg

@@ -17,7 +17,7 @@ from bayes_asr.cli.gmm.run_dir import write_run
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
-from bayes_asr.gmm.decoding import SEARCH, decode_data
+from bayes_asr.gmm.decoding import SEARCH, FeatureTable, decode_data, make_job
 from bayes_asr.tasks.task import task_of
 
 BEAMS = ("beam", "lattice_beam", "max_active", "min_active")
@@ -37,22 +37,19 @@ def run(args: argparse.Namespace) -> None:
     config = load(args.config, args.set)
     search = replace(SEARCH, **{name: getattr(config.decode, name) for name in BEAMS})
     model, graph = task_of(config).locate_model(), locate(config.data.graph, config.data, "graph")
+    pipes = open_pipe if args.allow_pipes else None
     with open_pool(args.nj) as mapper:
         for name in ("dev", "test"):
             directory = args.out / f"decode_{name}"
+            data, decode = locate_one(config, name), config.decode
+            weights = decode.lm_weights, decode.insertion_penalties
             summary = decode_data(
-                locate_one(config, name),
-                graph,
-                model.parent,
+                # The features of a recipe are already those that the model reads.
+                FeatureTable(data, raw=True, moves=tuple(config.data.moves), open_pipe=pipes),
+                make_job(data, graph, model.parent, search, *weights),
                 directory,
-                search,
-                lmwts=config.decode.lm_weights,
-                wips=config.decode.insertion_penalties,
                 max_skipped=config.data.max_skipped,
                 mapper=mapper,
-                open_pipe=open_pipe if args.allow_pipes else None,
-                raw=True,
-                moves=config.data.moves,
             )
             print(
                 f"decoded {summary.utterances} utterances, {summary.frames} frames into {directory}"

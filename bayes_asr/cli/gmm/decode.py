@@ -10,7 +10,7 @@ from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, say
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.gmm.adaptation import Adaptation
-from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, decode_data
+from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, FeatureTable, decode_data, make_job
 from bayes_asr.gmm.features import is_adapted
 
 OPTIONS = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")  # of the search
@@ -71,18 +71,14 @@ def run(args: argparse.Namespace) -> None:
         options = {name: getattr(args, name) for name in ADAPTING}
         adaptation = Adaptation(read_silence_ids(args.graph), **options)
     with sharing_steps(args, lambda: [args.graph, args.model]) as mapper:
+        search = replace(SEARCH, **{name: getattr(args, name) for name in OPTIONS})
         summary = decode_data(
-            args.data,
-            args.graph,
-            args.model,
+            FeatureTable(args.data, open_pipe=open_pipe if args.allow_pipes else None),
+            make_job(args.data, args.graph, args.model, search, args.lmwt, args.wip),
             args.out,
-            replace(SEARCH, **{name: getattr(args, name) for name in OPTIONS}),
             adaptation=adaptation,
-            lmwts=args.lmwt,
-            wips=args.wip,
             max_skipped=args.max_skipped,
             mapper=mapper,
-            open_pipe=open_pipe if args.allow_pipes else None,
         )
         how = "with transforms of their speakers " if adaptation else ""
         say(
