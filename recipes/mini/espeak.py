@@ -6,9 +6,12 @@ The library keeps its state in globals: one voice, one utterance at a time, from
 import atexit
 import ctypes
 import os
+import signal
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +117,21 @@ class Synthesiser:
             (RANGE, speaker.pitch_range),
         ):
             self._library.espeak_SetParameter(parameter, value, 0)
-        chunks: list[np.ndarray] = []
-        marks: list[tuple[int, str]] = []
-        callback = SynthCallback(_collector(chunks, marks))
+        heard = Collector()
+        callback = SynthCallback(heard)
         self._library.espeak_SetSynthCallback(callback)
         coded = text.encode()
-        status = self._library.espeak_Synth(
-            coded, len(coded) + 1, 0, POSITION_CHARACTER, 0, CHARACTERS_UTF8, None, None
-        )
-        if status != 0 or not chunks or not marks:
+        with deferred_interrupt():
+            status = self._library.espeak_Synth(
+                coded, len(coded) + 1, 0, POSITION_CHARACTER, 0, CHARACTERS_UTF8, None, None
+            )
+        if heard.error:
+            raise heard.error
+        if status != 0 or not heard.chunks or not heard.marks:
             raise InputError(f"eSpeak NG did not say {text!r} as {voice!r} (status {status})")
-        starts = np.array([sample for sample, _ in marks])
-        return Speech(np.concatenate(chunks), self.sample_rate, [m for _, m in marks], starts)
+        starts = np.array([sample for sample, _ in heard.marks])
+        phonemes = [phoneme for _, phoneme in heard.marks]
+        return Speech(np.concatenate(heard.chunks), self.sample_rate, phonemes, starts)
 
 
 def _load() -> tuple[Any, Path]:
@@ -156,17 +162,48 @@ def _short(data: Path) -> Path:
     return link
 
 
-def _collector(
-    chunks: list[np.ndarray], marks: list[tuple[int, str]]
-) -> Callable[[Any, int, Any], int]:
-    def collect(wave: Any, count: int, events: Any) -> int:
+@dataclass
+class Collector:
+    """A callback that collects the samples of an utterance, and where its phonemes begin.
+
+    error: that of the callback itself. ctypes would print it and let the library go on, so that a
+    part of the utterance were lost in silence.
+    """
+
+    chunks: list[np.ndarray] = field(default_factory=list)
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    error: Exception | None = None
+
+    def __call__(self, wave: Any, count: int, events: Any) -> int:
+        """Take samples and events; returns 1, which ends the synthesis, after an error."""
+        try:
+            self._take(wave, count, events)
+        except Exception as error:  # raised again behind the library
+            self.error = error
+            return 1
+        return 0
+
+    def _take(self, wave: Any, count: int, events: Any) -> None:
         if wave and count > 0:
-            chunks.append(np.ctypeslib.as_array(wave, (count,)).copy())
+            self.chunks.append(np.ctypeslib.as_array(wave, (count,)).copy())
         index = 0
         while events[index].type != EVENT_END:
             if events[index].type == EVENT_PHONEME:
-                marks.append((events[index].sample, events[index].id.string.decode()))
+                self.marks.append((events[index].sample, events[index].id.string.decode()))
             index += 1
-        return 0
 
-    return collect
+
+@contextmanager
+def deferred_interrupt() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block: in a callback from C it would be swallowed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python interrupts the main thread alone
+        return
+    noted: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if noted:
+        signal.raise_signal(signal.SIGINT)

@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import wave
@@ -87,6 +88,28 @@ def test_a_phoneme_that_nobody_foresaw_is_named(recipe: Callable[[str], ModuleTy
 def test_unknown_voices_are_named(recipe: Callable[[str], ModuleType], synthesiser: Any) -> None:
     with pytest.raises(InputError, match=r"no voice 'en-us\+nobody' \(speaker x\)"):
         synthesiser.speak("Hello.", recipe("espeak").Speaker("x", "nobody"))
+
+
+def test_what_happens_in_a_callback_is_not_swallowed(
+    recipe: Callable[[str], ModuleType], synthesiser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ctypes prints an exception of a callback and goes on, Ctrl-C included."""
+    espeak = recipe("espeak")
+    as_array = np.ctypeslib.as_array
+
+    def interrupted(*given: Any) -> np.ndarray:
+        signal.raise_signal(signal.SIGINT)
+        return as_array(*given)
+
+    def failing(*_: Any) -> np.ndarray:
+        raise MemoryError("no room")
+
+    for function, error in ((interrupted, KeyboardInterrupt), (failing, MemoryError)):
+        with monkeypatch.context() as patch:
+            patch.setattr(np.ctypeslib, "as_array", function)
+            with pytest.raises(error):
+                synthesiser.speak("one two", espeak.Speaker("a", "f1"))
+    assert len(synthesiser.speak("one two", espeak.Speaker("a", "f1")).samples)
 
 
 def test_a_missing_library_says_what_to_install(
