@@ -18,7 +18,7 @@ import record
 
 from bayes_asr.cli import main as run_verb
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.kaldi_io.lattice import iter_lattices, write_lattices
+from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from bayes_asr.kaldi_io.text import write_text
 
 BOOST = "lattice-boost-ali --b=0.1 {silence} {model} ark:lat.ark ark,t:ali.txt ark:- | "

@@ -17,7 +17,7 @@ from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.lattices.posteriors import Posteriors, compare_posteriors
 from bayes_asr.decode.lattices.reference import LatticeComparison
-from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import write_text
 

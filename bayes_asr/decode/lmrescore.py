@@ -16,7 +16,8 @@ from bayes_asr.base.progress import follow
 from bayes_asr.decode.graph.ngram import Ngram, read_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.lattices.rescore import iter_word_lattices
-from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows, write_lattices
+from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
+from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.text import WordSymbols
 
 Histories = tuple[Ngram, Ngram]  # states of the old model and of the new one

@@ -20,7 +20,7 @@ from bayes_asr.base import files
 from bayes_asr.data.features import stored
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.lattice import iter_lattices, write_lattices
+from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from tests.support.small_corpus import made_up, write_alignments
 
 Break = Callable[[Path], object]

@@ -33,7 +33,8 @@ from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matric
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, iter_lattices, write_lattices
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
+from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from bayes_asr.kaldi_io.mdl import (
     build_monophone_model,
     read_transition_model,

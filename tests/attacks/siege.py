@@ -33,7 +33,7 @@ from bayes_asr.cli.arguments import Number, processes
 from bayes_asr.config.merge import load
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import write_fst
-from bayes_asr.kaldi_io.lattice import write_lattices
+from bayes_asr.kaldi_io.lattice_files import write_lattices
 from tests.attacks.extremes import EXTREMES, numeric_keys, numeric_options
 from tests.attacks.structures import draw_graph, draw_lattice
 from tests.support.decode_cases import write_small_graph

@@ -20,7 +20,7 @@ from bayes_asr.base.files import (
 )
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.lattice import write_lattices
+from bayes_asr.kaldi_io.lattice_files import write_lattices
 from tests.attacks.fuzzing import WORD_LATTICES
 
 

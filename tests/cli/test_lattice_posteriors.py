@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.kaldi_io.lattice import write_lattices
+from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.text import read_mapping
 from tests.decode.lattices.test_posteriors import read_kaldis
 from tests.support.small_corpus import made_up, write_alignments

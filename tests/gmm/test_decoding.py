@@ -25,7 +25,7 @@ from bayes_asr.gmm.features import is_adapted, read_transforms
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import write_fst
-from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.archives import one_line
 from tests.support.decode_cases import word_paths

@@ -18,13 +18,11 @@ from bayes_asr.kaldi_io.lattice import (
     CompactLattice,
     Lattice,
     connect,
-    iter_lattices,
-    lattice_bytes,
     scale_acoustic,
     select_states,
     topological_order,
-    write_lattices,
 )
+from bayes_asr.kaldi_io.lattice_files import iter_lattices, lattice_bytes, write_lattices
 from tests.support.decode_cases import assert_same_arrays, random_network, rows, word_paths
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.kaldi_io.lattice import Lattice, write_lattices
+from bayes_asr.kaldi_io.lattice import Lattice
+from bayes_asr.kaldi_io.lattice_files import write_lattices
 from tests.support.small_corpus import MODEL, SETS, made_up
 
 

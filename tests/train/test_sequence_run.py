@@ -17,7 +17,8 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.lattices.reference import check_succession
-from bayes_asr.kaldi_io.lattice import iter_lattices, select_states, write_lattices
+from bayes_asr.kaldi_io.lattice import select_states
+from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train

@@ -12,7 +12,8 @@ from bayes_asr.base.progress import follow
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, write_ctm
 from bayes_asr.decode.lattices.mbr import MbrHypothesis, TimedWord, decode_risk
 from bayes_asr.decode.lattices.paths import Weights, best_paths, sweep_words
-from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, iter_lattices
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
+from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import WordSymbols, write_mapping, write_text
 
 

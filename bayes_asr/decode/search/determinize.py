@@ -13,7 +13,6 @@ the one in C++.
 import heapq
 import math
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +30,7 @@ from bayes_asr.decode.search.acceptor import (
     renumber,
 )
 from bayes_asr.decode.search.strings import EMPTY, Element, Strings
-from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, connect
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, connect, row_offsets
 
 TOLERANCE = 1.0 / 1024  # between the weights of subsets that count as one state (OpenFst's kDelta)
 ARC_BYTES, ELEMENT_BYTES, STRING_BYTES = 32, 24, 32  # by Kaldi's estimate
@@ -313,21 +312,16 @@ def compact_lattice(deterministic: Deterministic) -> CompactLattice:
     tids = [deterministic.strings.labels(arc[1]) for arc in arcs]
     final_tids = [deterministic.strings.labels(end[1]) for end in ends]
     lattice = CompactLattice(
-        offsets=row_offsets(rows),
+        offsets=row_offsets([*map(len, rows)]),
         word=np.array([arc[0] for arc in arcs], np.int32),
         graph=np.array([arc[2] for arc in arcs], np.float32),
         acoustic=np.array([arc[3] for arc in arcs], np.float32),
         nextstate=np.array([arc[4] for arc in arcs], np.int32),
-        tid_offsets=row_offsets(tids),
+        tid_offsets=row_offsets([*map(len, tids)]),
         tids=np.array([tid for row in tids for tid in row], np.int32),
         final_graph=np.array([end[2] for end in ends], np.float32),
         final_acoustic=np.array([end[3] for end in ends], np.float32),
-        final_tid_offsets=row_offsets(final_tids),
+        final_tid_offsets=row_offsets([*map(len, final_tids)]),
         final_tids=np.array([tid for row in final_tids for tid in row], np.int32),
     )
     return connect(lattice)
-
-
-def row_offsets(rows: Sequence[Sequence]) -> np.ndarray:
-    """Return where each row begins when all are laid end to end, and where the last ends."""
-    return np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64)

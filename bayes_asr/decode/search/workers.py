@@ -17,7 +17,7 @@ from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, record_with
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.shared_graph import SharedGraph, open_shared_graph, share_graph
 from bayes_asr.decode.search.utterances import Loglikes, read_utterances
-from bayes_asr.kaldi_io.lattice import lattice_bytes
+from bayes_asr.kaldi_io.lattice_files import lattice_bytes
 
 Result = tuple[DecodedUtterance, bytes]  # of an utterance: its record and its gzipped lattice
 COMPRESSION = 3  # of the lattices: half the time of gzip's own 6, one per cent more bytes

@@ -24,7 +24,7 @@ from bayes_asr.decode.lattices import compiled
 from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice, count_frames
 from bayes_asr.decode.lattices.reference import WITH_REFERENCE, LatticeComparison, check_succession
 from bayes_asr.kaldi_io.jobs import find_jobs
-from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.sorted_table import join_tables, split_table
 from bayes_asr.kaldi_io.vectors import StoredVectors
 

@@ -10,7 +10,8 @@ from bayes_asr.cli import main
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.lmrescore import Grammar, replace_lm
-from bayes_asr.kaldi_io.lattice import CompactLattice, iter_lattices, write_lattices
+from bayes_asr.kaldi_io.lattice import CompactLattice
+from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from bayes_asr.kaldi_io.text import WordSymbols
 from tests.decode.lattices.test_mbr import word_lattice
 from tests.support.decode_cases import word_paths

@@ -12,7 +12,8 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices.posteriors import Posteriors, compute_posteriors
 from bayes_asr.decode.search.determinize import determinize
-from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, iter_lattices
+from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
+from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import read_mapping
 from tests.decode.search.test_determinize import PHONES, random_lattice
 from tests.support.decode_cases import all_paths, word_paths

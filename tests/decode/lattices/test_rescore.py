@@ -15,7 +15,7 @@ from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search import search
-from bayes_asr.kaldi_io.lattice import write_lattices
+from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import CASES, Golden, golden_case, random_network
 

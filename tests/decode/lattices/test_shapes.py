@@ -11,7 +11,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import best_paths, sweep_words
 from bayes_asr.decode.lattices.rescore import RescoreOptions, iter_word_lattices, rescore_lattices
-from bayes_asr.kaldi_io.lattice import CompactLattice, iter_lattices, write_lattices
+from bayes_asr.kaldi_io.lattice import CompactLattice
+from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from tests.attacks.fuzzing import watched
 from tests.attacks.structures import draw_lattice
 from tests.support.decode_cases import word_paths

@@ -21,7 +21,7 @@ from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.options import KALDI_DEFAULTS, UNLIMITED, SearchOptions
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
-from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import write_small_graph
 

@@ -17,7 +17,7 @@ from bayes_asr.decode.search.archive import choose_decoder, decode_archive
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import CASES, golden_case, write_small_graph
 from tests.support.kaldi_jobs import write_run

@@ -15,7 +15,8 @@ from bayes_asr.cli import main
 from bayes_asr.cli import score as verb
 from bayes_asr.config.merge import load
 from bayes_asr.evaluate.score.scores import read_scores
-from bayes_asr.kaldi_io.lattice import CompactLattice, write_lattices
+from bayes_asr.kaldi_io.lattice import CompactLattice
+from bayes_asr.kaldi_io.lattice_files import write_lattices
 from tests.support.kaldi_jobs import CMD, Jobs
 
 WORDS = {"yes": 1, "no": 2, "um": 3, "cannot": 4, "hello": 5}

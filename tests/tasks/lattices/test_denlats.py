@@ -20,7 +20,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.search import workers
-from bayes_asr.kaldi_io.lattice import iter_lattices
+from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.tasks.lattices.denlats import write_weak_graph
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import settings
