@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> None:
     check_adaptable(network.model)
     config = read_configuration(args.run)
     speakers: dict[str, Mapping[str, Tensor]] = dict(network.speakers)
+    # Sets are adapted one by one; a speaker of two sets keeps the later parameters.
     for name, path in args.ali:
         data = open_set(_with_alignments(config, name, path), name)
         speakers |= adapt(network, data, steps=args.steps, learning_rate=args.learning_rate)

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
     combination = Combination.of(args.runs, args.weights, args.average, args.head)
     averaged = AveragedNetwork(load_members(combination, DECODED), combination, DECODED.kind)
     config = _configure(args.runs[0], args.head, args.set)
+    # Log-likelihoods of the first head are averaged pdf by pdf, so a pdf must mean one thing.
     if not args.head:
         _check_models(args.runs)
     parameters = sum(p.numel() for p in averaged.parameters())
@@ -86,6 +87,7 @@ def _configure(run: Path, head: str | None, settings: Sequence[str]) -> Config:
                 f"--set {key}: the networks are trained; what may be set begins with"
                 f" {', '.join(CHANGEABLE)}"
             )
+    # A head of further labels is called LABELS.KIND; those of the alignments have no dot.
     labels = (head or "").rpartition(".")[0]
     if labels and "data.graph" not in changed:
         raise InputError(

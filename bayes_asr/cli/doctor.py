@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> None:
     if args.config or args.set or args.until:
         config = task_of(load(args.config, args.set)).config
     pipe = open_pipe if args.allow_pipes else None
+    # The disk is that of the nearest folder that is there already.
     out = next(
         directory for directory in (args.out, *args.out.absolute().parents) if directory.exists()
     )

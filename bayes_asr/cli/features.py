@@ -19,6 +19,7 @@ from bayes_asr.data.sound.spectrum import (
 )
 
 TABLES = ("wav.scp", "segments", "utt2spk", "reco2file_and_channel")
+# Kaldi has 23 mel bands for MFCC; fbank of networks has 40.
 BANDS = {"fbank": 40}
 FEWER_BANDS = 23
 

@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> None:
         LOGGER.warning("%s: what speakers have of their own is left out", args.run)
     plain = fold(trained.model)
     folded = replace(trained, model=plain, speakers={})
+    # The configuration describes the plain network: what was folded into weights is gone from it.
     model = replace(
         config.model,
         activation=plain.architecture["layers"][0]["options"]["activation"],

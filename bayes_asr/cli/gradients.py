@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(log_norms_by_run, indent=1))
     else:
         for path, log_norms in log_norms_by_run.items():
+            # Ratios to the norm at the loss are differences of logarithms.
             shares = [f"{log_norms[lag] - log_norms[0]:.2f}" for lag in _list_lags(args.lags)]
             print(f"{path}: {' '.join(shares)}")
         print(

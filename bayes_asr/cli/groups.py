@@ -38,6 +38,7 @@ def read_groups(args: argparse.Namespace) -> list[tuple[RunGroup, RunGroup]]:
 
 
 def _name(words: Sequence[str]) -> RunGroup:
+    # A folder may have = in its name, and is a folder then.
     name, equals, path = words[0].partition("=")
     if not equals or Path(words[0]).exists():
         name, path = " + ".join(Path(word).name for word in words), words[0]

@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.run}: has a network ({checkpoint.BEST}); choose another folder")
     for file in args.files:
         check_there(file)  # before its folder is searched for what belongs to it
+    # pytorch-kaldi keeps networks in exp_files, below the folder of the cfg.
     cfg = args.cfg or args.files[0].absolute().parent.parent / CFG
     if not is_there(cfg):
         raise InputError(f"{cfg}: not there; name that of the networks: --cfg FILE.cfg")
@@ -92,6 +93,7 @@ def _find_counts(experiment: Experiment, directory: Path) -> Path | None:
 def _configure(args: argparse.Namespace, cfg: Path, translation: Translation) -> Config:
     """The configuration of the run; what of its network is not that of the cfg is said."""
     with tempfile.TemporaryDirectory() as scratch:
+        # Read back from a file, so that both ways give a configuration with the same checks.
         translated = Path(scratch, f"{cfg.stem}.yaml")
         translated.write_text(write_yaml(cfg, translation), encoding="utf-8")
         recorded = args.run / CONFIG

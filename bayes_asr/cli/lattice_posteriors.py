@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> None:
     comparison = LatticeComparison(
         args.criterion, model, **{name: vars(args)[name] for name in names}
     )
+    # Frames, log-likelihood, accuracy: sums over utterances, divided once at the end.
     totals, likelihoods = np.zeros(3), []
     with replacing(args.out) if args.out else nullcontext() as temporary:
         target = temporary.open("w", encoding="utf-8") if temporary else nullcontext(sys.stdout)
@@ -114,6 +115,7 @@ def format_posteriors(posteriors: Posteriors) -> str:
         posteriors.tid.tolist(),
         posteriors.share.astype(np.float32).tolist(),
     )
+    # What float32 rounds to 0 is left out.
     for frame, tid, share in zip(*columns, strict=True):
         if share:
             frames[frame].append(f"{tid} {share:.7g}")

@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or args.runs[0] / "report"
     hypotheses = groups.read_groups(args)
     systems = find_systems(args.runs)
+    # Hypotheses name folders; the report has systems, which may lie at or below these.
     stated = [GroupHypothesis(*(_choose(side, systems) for side in sides)) for sides in hypotheses]
     answers = {key: answer(stated, key) for key in list_keys(systems)} if stated else {}
     words = ["bayes-asr", "report", *map(str, args.runs)]

@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> None:
     trials = [
         _make_trial(args, number, setting) for number, setting in enumerate(settings, start=1)
     ]
+    # Without rungs all trials train to the end: a ladder of one.
     rungs = tuple(args.rungs or [base.train.epochs])
     about = {
         "configuration": as_yaml(base),

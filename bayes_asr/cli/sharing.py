@@ -158,11 +158,13 @@ def sharing(
         with suppress(ShardWrittenError):
             yield Shard(shards, number, total, _hash(args, find_inputs()))
     elif args.cmd:
+        # qsub and ssh start jobs with an environment of their own.
         passed = [f"{name}={value}" for name, value in os.environ.items() if _is_passed(name)]
         # -P: a file of the working directory is no module of ours.
         verb = [sys.executable, "-P", "-m", "bayes_asr", *args.words]
         command = ["env", *passed, *verb, "--cmd=", f"--shard={JOB}/{jobs}"]
         log = out / "log" / f"{args.verb}.{JOB}.log"
+        # Two gatherings would delete each other's shards.
         with alone_in(shards):
             yield Cluster(shards, log, jobs, lambda: _hash(args, find_inputs()), command, args.cmd)
             for shard in shards.glob("*of*.zip"):

@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
     if args.ctm:
         _check_recordings(args.files)
+    # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
     transcripts, refused = transcribe(
         args.run,

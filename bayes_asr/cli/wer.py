@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> None:
     utterances_of = _score_stm if stm else _score_text
     phones = bool(args.map or args.forgive)
     forgiven = frozenset(args.forgive or ["sil"])
+    # Phones are counted in both conventions of TIMIT, and one is chosen for --json and --by.
     conventions = (
         {"strict": frozenset(), "forgiving": forgiven} if phones else {"plain": frozenset()}
     )
@@ -89,6 +90,7 @@ def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[Utte
         {utterance: fold(tokens, phone_map) for utterance, tokens in read_text(path).items()}
         for path in (args.ref, args.hyp)
     )
+    # Folding to None deletes a token.
     dropped = dict.fromkeys(args.drop or ())
     hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
     speakers = read_mapping(args.utt2spk) if args.utt2spk else {}

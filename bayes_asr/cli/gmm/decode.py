@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Decode and print a summary."""
+    # A model of speaker-adapted training expects transforms, whatever --adapt leaves open.
     adaptation = None
     if is_adapted(args.model) if args.adapt is None else args.adapt:
         options = {name: getattr(args, name) for name in ADAPTING}

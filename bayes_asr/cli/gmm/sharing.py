@@ -53,6 +53,7 @@ def going_on(args: argparse.Namespace, *inputs: Path) -> Iterator[Mapper]:
 
     before: folders that results depend on.
     """
+    # Shards work beside each other in one folder; whoever gathers them holds the lock.
     with (
         nullcontext() if args.shard else alone_in(args.out),
         sharing_steps(args, lambda: [args.out, *inputs]) as mapper,

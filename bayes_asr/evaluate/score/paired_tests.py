@@ -166,7 +166,13 @@ def _run_tests(tests: Sequence[_PlannedTest], alternative: Alternative) -> list[
     results = [q.run(alternative) for q in tests]
     return [
         PairedTest(
-            *(q.test, q.unit, q.number, statistic, p, q.run("two-sided")[1], float(adjusted)),
+            q.test,
+            q.unit,
+            q.number,
+            statistic,
+            p,
+            q.run("two-sided")[1],
+            float(adjusted),
             warning=None if q.exact else few_units_warning(q.number, q.unit),
         )
         for q, (statistic, p), adjusted in zip(
