@@ -236,9 +236,20 @@ def _private_folder(parent: Path) -> Iterator[Path]:
 
 
 def _check_targets(staged: Path, directory: Path) -> None:
-    """Refuse directories where files shall appear, as long as nothing is changed."""
+    """Refuse directories where files shall appear, and links that lead out of `directory`.
+
+    Nothing is changed before that. A folder from somebody else may hold such a link beside files
+    that pretend to be of a stopped command: reading it must not write where the link leads.
+    """
+    inside = os.path.realpath(directory)
     for path in staged.rglob("*"):
         target = directory / path.relative_to(staged)
+        parent = os.path.realpath(target.parent)
+        if path.is_symlink() or os.path.commonpath((inside, parent)) != inside:
+            raise InputError(
+                f"{path if path.is_symlink() else target}: a link leads out of {directory}, where"
+                " nothing is written; put the folder itself in the place of the link"
+            )
         if not path.is_dir() and target.is_dir() and not target.is_symlink():
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
 
@@ -267,6 +278,7 @@ def _finish(directory: Path) -> None:
         # A lock file without a name was removed by the process that had the lock before.
         if not os.fstat(lock.fileno()).st_nlink:  # another process has finished it
             return
+        _check_targets(ready, directory)
         _put_in_place(ready, directory)
         # The lock goes last but the folder, as a sign for those who wait for it.
         (ready / LOCK).unlink()

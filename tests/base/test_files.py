@@ -188,6 +188,45 @@ def _write_to_a_full_disk(path: Path) -> None:
         raise OSError(28, "full")
 
 
+@pytest.mark.parametrize("planted", ["a folder", "a file", "a folder among the new"])
+def test_a_folder_from_somebody_else_is_not_a_way_out_of_it(planted: str, tmp_path: Path) -> None:
+    """Reading finishes a stopped replacement, but never behind a link."""
+    elsewhere, handed = tmp_path / "elsewhere", tmp_path / "handed"
+    (handed / REPLACED_BY).mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / "keys").write_text("mine")
+    (handed / "text").write_text("utt word\n")
+    (handed / REPLACED_BY / files.LOCK).touch()
+    if planted == "a folder":
+        (handed / "sub").symlink_to(elsewhere)
+        (handed / REPLACED_BY / "sub").mkdir()
+        (handed / REPLACED_BY / "sub" / "keys").write_text("theirs")
+    elif planted == "a file":
+        (handed / REPLACED_BY / "text").symlink_to(elsewhere / "keys")
+    else:
+        (handed / REPLACED_BY / "sub").symlink_to(elsewhere)
+    for action in (lambda: read_text(handed / "text"), lambda: settle(handed)):
+        with pytest.raises(InputError, match="link leads out of"):
+            action()
+    assert (elsewhere / "keys").read_text() == "mine"
+    assert [path.name for path in elsewhere.iterdir()] == ["keys"]
+    assert (handed / "text").read_text() == "utt word\n"
+
+
+def test_new_files_are_not_written_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "sub").symlink_to(tmp_path / "elsewhere")
+    with (
+        pytest.raises(InputError, match="out/sub/keys: a link leads out of"),
+        together(tmp_path / "out"),
+        replacing(tmp_path / "out" / "sub" / "keys") as temporary,
+    ):
+        temporary.write_text("new")
+    assert not list((tmp_path / "elsewhere").iterdir())
+    settle(tmp_path / "out")  # nothing is left to finish
+
+
 def test_failure_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
