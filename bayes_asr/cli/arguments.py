@@ -75,6 +75,19 @@ def channel(text: str) -> int | Literal["mean"]:
     return int(text)
 
 
+def add_max_skipped(
+    parser: argparse.ArgumentParser, default: float, what: str = "stay unaligned"
+) -> None:
+    """Declare --max-skipped, the share of the utterances that may do `what`."""
+    parser.add_argument(
+        "--max-skipped",
+        type=share,
+        metavar="SHARE",
+        default=default,
+        help=f"of the utterances may {what} (default %(default)s)",
+    )
+
+
 class Formatter(argparse.HelpFormatter):
     """Help that says the range of each numeric option."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.arguments import channel, share, whole
+from bayes_asr.cli.arguments import add_max_skipped, channel, whole
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.data.sound.spectrum import (
     MAX_SKIPPED,
@@ -66,13 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of several, counted from 0, or `mean`, where segments names none (default: the"
         " first, with a warning)",
     )
-    parser.add_argument(
-        "--max-skipped",
-        type=share,
-        default=MAX_SKIPPED,
-        metavar="SHARE",
-        help="of the utterances may have no sound (default %(default)s)",
-    )
+    add_max_skipped(parser, MAX_SKIPPED, "have no sound")
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in wav.scp")
     add_sharing_arguments(parser, jobs_only=True)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.arguments import beam, real
-from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
+from bayes_asr.cli.arguments import add_max_skipped, beam, real
+from bayes_asr.cli.gmm.sharing import add_common_arguments, going_on, say
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.resumable import StepFolders

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.arguments import whole
-from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
+from bayes_asr.cli.arguments import add_max_skipped, whole
+from bayes_asr.cli.gmm.sharing import add_common_arguments, going_on, say
 from bayes_asr.gmm.chain_tree import ChainOptions, ChainTree
 from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.trainers import MAX_SKIPPED

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.arguments import key, lm_weight, penalty, real
-from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, say, sharing_steps
+from bayes_asr.cli.arguments import add_max_skipped, key, lm_weight, penalty, real
+from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.gmm.adaptation import Adaptation

@@ -11,25 +11,12 @@ from typing import TYPE_CHECKING
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Mapper
-from bayes_asr.cli.arguments import processes, share
+from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.gmm.progress import DATA_FILES, LANG_FILES, TREE_FILES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-
-def add_max_skipped(
-    parser: argparse.ArgumentParser, default: float, what: str = "stay unaligned"
-) -> None:
-    """Declare --max-skipped, the share of the utterances that may do `what`."""
-    parser.add_argument(
-        "--max-skipped",
-        type=share,
-        metavar="SHARE",
-        default=default,
-        help=f"of the utterances may {what} (default %(default)s)",
-    )
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:

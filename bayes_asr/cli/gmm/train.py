@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.arguments import beam, positive, real, whole
-from bayes_asr.cli.gmm.sharing import add_common_arguments, add_max_skipped, going_on, say
+from bayes_asr.cli.arguments import add_max_skipped, beam, positive, real, whole
+from bayes_asr.cli.gmm.sharing import add_common_arguments, going_on, say
 from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, TrainingSchedule
 from bayes_asr.gmm.trainers import MAX_SKIPPED, GmmTrainer
