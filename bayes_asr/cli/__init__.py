@@ -69,11 +69,13 @@ def main(argv: list[str] | None = None) -> int:
             log.log_to_screen()
             run(args)
     except (InputError, OSError, MemoryError) as error:
+        # As under `| head`: nobody reads on, and shells expect the status of SIGPIPE.
         if isinstance(error, BrokenPipeError) and is_gone(sys.stdout):
             abandon(sys.stdout)
             return 128 + signal.SIGPIPE
         say(f"{name}: error: {complaint(error)}")
         return 1
+    # torch reports a lack of memory as a RuntimeError of its own.
     except RuntimeError as error:
         if not is_lack_of_memory(error):
             raise

@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
     pipes = open_pipe if args.allow_pipes else None
     search_options = [name for name in OF_A_RUN if vars(args)[name] is not None]
+    # An even alignment needs no network: whatever a search would take is refused, not ignored.
     if args.flat:
         if args.run or args.on or args.lang is None:
             raise InputError("--flat takes --data DIR and --lang DIR, and no run")

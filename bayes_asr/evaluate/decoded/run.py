@@ -153,6 +153,7 @@ class TimedSet:
         decode = run / f"decode_{name}"
         files = find_hypotheses(decode)
         texts = self.data / "text"
+        # An STM has segments and no utterances, so what is missing shows in `text` alone.
         if is_there(texts):
             hypotheses = next(iter(files.values()))
             reference = Reference(
@@ -163,6 +164,7 @@ class TimedSet:
         if not lattices:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
         words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
+        # A network that skips frames has longer ones, and its CTM other times.
         self.ctms = Ctms(
             tuple(files),
             lattices,

@@ -137,6 +137,7 @@ def draw_attention(utt: str, features_TF: np.ndarray, weights_T: np.ndarray) -> 
     figure = Figure(figsize=(9, 4), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 2))
     T = len(weights_T)
+    # Both panels share the axis of time, in seconds.
     time = np.arange(T) / FRAMES_PER_SECOND
     # Weights sum to 1, so T times a weight is 1 where attention is even.
     above.fill_between(time, T * weights_T, step="post", color=BLUE)

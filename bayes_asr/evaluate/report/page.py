@@ -104,6 +104,7 @@ def write_report(
     }
     with_errors = [system for system in systems if keys[0] in system.keys]
     names = name_files((system.name, *keys[0]) for system in with_errors)
+    # Many systems share the room for utterances on the page.
     listed = max(LEAST_LISTED, LISTED // len(with_errors))
     errors = {
         name: _write_errors(system, keys[0], out / "errors" / f"{name}.txt", listed)
@@ -233,6 +234,7 @@ def _write_section(
         "by_speaker": None,
         "differences": None,
     }
+    # Of one system the speakers are drawn; several are compared in the table alone.
     if len(scored) == 1 and 1 < len(speakers) <= CHARTED_SPEAKERS:
         section["by_speaker"] = chart_speakers(scored[0], key)
     if len(scored) > 1:

@@ -49,11 +49,13 @@ def choose_conventions(
     conventions = []
     for name in names or defaults:
         short_name, equals, file = name.partition("=")
+        # NAME=FILE folds phones by the file before they are counted.
         if equals:
             phones = read_folding(find_configuration(Path(file)))
             conventions.append(Convention(short_name, phones=phones))
         elif name in defaults:
             conventions.append(defaults[name])
+        # The vocabulary is read only where it is needed: a large graph has many words.
         elif name == KNOWN and metric == "wer":
             conventions.append(Convention(KNOWN, vocabulary=frozenset(find_vocabulary())))
         else:

@@ -52,6 +52,7 @@ def _fold_ctm(ctm: Path, phones: PhoneMap) -> Iterator[str]:
 
 def read_counts(raw: Path) -> dict[str, ErrorCounts]:
     """The counts of each speaker, in lower case, in sclite's table of counts (.raw)."""
+    # `| speaker | 7 columns |`, with more bars between groups of columns.
     rows = re.findall(
         r"^ *\| (\S+) +\|" + r"[ |]+(\d+)" * 7, raw.read_text(errors="replace"), re.MULTILINE
     )

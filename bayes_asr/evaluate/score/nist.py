@@ -192,6 +192,7 @@ def score_segments(
         dealt = assign_to_segments(segments, filter_ctm(words, hyp_glm))
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
+    # Scored by segment; ignored ones have taken their words, so that these are nobody's insertions.
     for segment, recognised in zip(segments, dealt, strict=True):
         if segment.text.lower().startswith(IGNORED):
             continue

@@ -129,9 +129,11 @@ def compare_pairs(
     results: list[PairComparison] = []
     for convention in reference.systems[0]:
         comparisons = [compare_sides(pair, convention, as_groups) for pair in pairs]
+        # A single pair needs no correction.
         adjusted = adjust_over(comparisons) if len(pairs) > 1 else [{}]
         for comparison, pair, p in zip(comparisons, pairs, adjusted, strict=True):
             results.append(PairComparison(comparison, pair, p, len(pairs)))
+        # The systems of all A make one side then, and those of all B the other.
         if joined:
             all_a, all_b = zip(*pairs, strict=True)
             sides = [_join("group A", all_a), _join("group B", all_b)]

@@ -236,6 +236,7 @@ def _find_segments(a: Marks, b: Marks) -> list[list[int]]:
     # Place j has the insertions before word j, and then word j; the last has insertions alone.
     for j in range(len(a.inserted)):
         wrong = (a.wrong[j], b.wrong[j]) if j < len(a.wrong) else (0, 0)
+        # Insertions before a word belong to the segment that is open there.
         inserted = a.inserted[j], b.inserted[j]
         if any(inserted) or any(wrong):
             current = current or [0, 0]

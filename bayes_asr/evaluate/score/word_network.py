@@ -44,6 +44,7 @@ def read_network(tokens: Sequence[str], optional: frozenset[str] = frozenset()) 
     The words in `optional` may be missing too. Alternations do not nest.
     """
     network = WordNetwork()
+    # fork: where the alternatives of the open brace start; ends: where those read so far end.
     fork: tuple[int, ...] | None = None
     ends: list[int] = []
     for word in tokens:
