@@ -13,7 +13,7 @@ from bayes_asr.evaluate.score.counts import ErrorCounts, align, count_errors, dr
 from bayes_asr.evaluate.score.phones import read_folding
 from bayes_asr.evaluate.score.scores import Metric, Score, read_scores, write_scores
 from bayes_asr.evaluate.score.sweeps import TextSweep, score_sweeps
-from tests.evaluate.score.test_run import run_score
+from tests.evaluate.decoded.test_run import run_score
 from tests.evaluate.score.test_sweeps import write_set, write_table
 
 TONES = "á a\nó o\nq\n"  # q is deleted
