@@ -7,8 +7,9 @@ from scipy.special import expit
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import ACTIVATIONS
+from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.units.activations import FIXED, PReLU, PSigmoid, build_activation
-from tests.support.nn_units import acoustic_model
+from tests.support.nn_units import acoustic_model, recurrent_layer
 
 A = torch.linspace(-5, 5, 1001, dtype=torch.float64)
 
@@ -80,6 +81,26 @@ def test_scale_alone_needs_only_the_value(name: str, trains: str) -> None:
     torch.testing.assert_close(by_a, expected[1])
     torch.testing.assert_close(by_scale[:, :2], expected[0][:, :2])
     assert torch.equal(by_scale[:, 2], torch.zeros(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_derivative_of_a_p_relu_at_0_is_beta(fused: bool) -> None:
+    """As the poster has it: alpha a for a > 0, otherwise beta a; of a frame and in a recurrence."""
+    activation = PReLU(1, 1, ("alpha", "beta"))
+    a = torch.tensor([[-1.0], [0.0], [1.0]], requires_grad=True)
+    activation(a).sum().backward()
+    assert a.grad.flatten().tolist() == [0.25, 0.25, 1.0] == activation.derivative(a)[:, 0].tolist()
+    assert (activation.alpha.grad.item(), activation.beta.grad.item()) == (1.0, -1.0)
+    options = {"activation": "p-relu"}
+    net = recurrent_layer(3, 2, "rnn", options, bidirectional=False, norm="none", fused=fused)
+    with torch.no_grad():
+        net.W.bias.zero_()
+        net.V.fill_(0.5)
+    # All is 0, so that d sum(h) / d a_t = beta (1 + V's row sum times that of t + 1).
+    net(torch.zeros(3, 3), PackedFrames((3,))).sum().backward()
+    by_last, by_second = 0.25, 0.25 * (1 + 0.25)
+    expected = by_last + by_second + 0.25 * (1 + by_second)
+    assert net.W.bias.grad.tolist() == [expected, expected]
 
 
 def test_shapes_that_the_paper_names() -> None:

@@ -126,7 +126,8 @@ class PReLU(Parameterised):
         """Return the value."""
         if self.only_scales:
             return Scaled.apply("relu", self._of(self.alpha, a), a)
-        return self._of(self.alpha, a) * a.relu() - self._of(self.beta, a) * (-a).relu()
+        # At 0, torch lets no gradient through relu and all of it through clamp, so that it is beta.
+        return self._of(self.alpha, a) * a.relu() + self._of(self.beta, a) * a.clamp(max=0)
 
     def derivative(self, a: Tensor) -> Tensor:
         """Return the derivative by `a`."""
