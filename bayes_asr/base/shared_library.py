@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
-
 Functions = Mapping[str, tuple[Any, Sequence[Any]]]
 """What each function returns and takes, as ctypes has it; names without PREFIX."""
 
@@ -51,7 +49,7 @@ class SharedLibrary:
         """Reason in one line why the library cannot be used; empty where it can."""
         try:
             self._check()
-        except InputError as error:
+        except OSError as error:
             return str(error)
         return ""
 
@@ -61,9 +59,9 @@ class SharedLibrary:
         return not self.fault
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """Return what a function returns; InputError where the library has a fault."""
+        """Return what a function returns; OSError where the library has a fault."""
         if self.fault:
-            raise InputError(self.fault)
+            raise OSError(self.fault)
         return getattr(self._loaded, f"{self.prefix}_{function}")(*arguments)
 
     def run(self, function: str, task: str, *arguments: Any) -> None:
@@ -93,14 +91,14 @@ class SharedLibrary:
     def _check(self) -> None:
         """Compare what the library says of itself with what is expected, and declare functions."""
         if not self.file.exists():
-            raise InputError(f"{self.file} is not built")
+            raise OSError(f"{self.file} is not built")
         try:
             describe = self._loaded[f"{self.prefix}_description"]
         except OSError as error:
-            raise InputError(f"{self.file} does not load: {error}") from error
+            raise OSError(f"{self.file} does not load: {error}") from error
         except AttributeError as error:
             lacks = f"it has no {self.prefix}_description"
-            raise InputError(f"{self.file} was built for another version: {lacks}") from error
+            raise OSError(f"{self.file} was built for another version: {lacks}") from error
         describe.restype, describe.argtypes = c.c_char_p, []
         # The library describes itself in lines `name: size or types`.
         actual = dict(line.split(": ") for line in describe().decode().splitlines())
@@ -108,7 +106,7 @@ class SharedLibrary:
         # What only one of the two knows is a difference too.
         for name in [*actual, *expected]:
             if expected.get(name) != actual.get(name):
-                raise InputError(
+                raise OSError(
                     f"{self.file} was built for another version: {name} is"
                     f" {actual.get(name, 'not there')}, not {expected.get(name, 'known')}"
                 )

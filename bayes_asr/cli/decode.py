@@ -24,7 +24,7 @@ from bayes_asr.decode.search.search_record import (
     describe_differences,
     read_record,
 )
-from bayes_asr.kaldi_io.ark import RSPECIFIER
+from bayes_asr.kaldi_io.rxfilename import RSPECIFIER
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration

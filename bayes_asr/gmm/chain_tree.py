@@ -34,7 +34,7 @@ from bayes_asr.gmm.roots import Root, build_stub, read_roots
 from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors

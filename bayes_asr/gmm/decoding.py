@@ -33,10 +33,9 @@ from bayes_asr.gmm.features import (
 )
 from bayes_asr.gmm.models import Models
 from bayes_asr.gmm.resumable import SKIP_OPTION
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm
-from bayes_asr.kaldi_io.scp import Moves
-from bayes_asr.kaldi_io.text import DataDir, read_data_dir, write_lines
+from bayes_asr.kaldi_io.text import DataDir, Moves, read_data_dir, write_lines
 
 SEARCH = SearchOptions(
     acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True

@@ -17,10 +17,11 @@ from bayes_asr.base.progress import follow
 from bayes_asr.data.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd, cmvn_statistics
 from bayes_asr.data.features.stored import Features
 from bayes_asr.gmm.affine import apply_transform
-from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices, write_matrix
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.ark import read_matrix, write_matrices, write_matrix
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.jobs import find_jobs
 from bayes_asr.kaldi_io.option_files import read_options
+from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir, write_lines
 
 SPLICED = {"left-context": 4, "right-context": 4}  # defaults of splice-feats

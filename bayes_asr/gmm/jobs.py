@@ -33,7 +33,7 @@ from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.transitions import count_transitions
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
 from bayes_asr.kaldi_io.mixtures import Mixtures

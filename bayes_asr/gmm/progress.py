@@ -10,7 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, read_text, replacing, settle
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
-from bayes_asr.kaldi_io.scp import list_archives
+from bayes_asr.kaldi_io.rxfilename import list_archives
 from bayes_asr.kaldi_io.text import DataDir
 
 PROGRESS_FILE = "gmm.json"

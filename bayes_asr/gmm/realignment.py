@@ -17,7 +17,7 @@ from bayes_asr.gmm.features import (
     write_transforms,
 )
 from bayes_asr.gmm.resumable import ALIGNMENTS, Dependencies, PhaseRunner, StepFolders
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.text import write_lines
 
 MODEL_FILES = ("final.occs", UNADAPTED)  # copied from the folder of the model, if there

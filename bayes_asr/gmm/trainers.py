@@ -49,7 +49,7 @@ from bayes_asr.gmm.schedule import TrainingSchedule
 from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.transitions import update_transitions
 from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.jobs import find_alignments

@@ -17,13 +17,17 @@ from numpy.typing import DTypeLike
 
 from bayes_asr.base.errors import InputError, reason
 from bayes_asr.base.files import replacing, writing
-from bayes_asr.kaldi_io.binary import KaldiReader, OpenPipe, open_bytes
-from bayes_asr.kaldi_io.byte_reader import ByteReader, check_name
+from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
+from bayes_asr.kaldi_io.byte_reader import ByteReader, OpenPipe, check_name
 from bayes_asr.kaldi_io.integers import read_binary_ints, read_text_ints
 from bayes_asr.kaldi_io.matrix import read_binary, read_header, read_text_matrix
-from bayes_asr.kaldi_io.scp import is_pipe, read_scp, refuse_pipe, split_rxfilename
+from bayes_asr.kaldi_io.rxfilename import (
+    is_pipe,
+    refuse_pipe,
+    split_rspecifier,
+    split_rxfilename,
+)
 
-RSPECIFIER = re.compile(r"(?P<kind>ark|scp)(?:,[a-z]+)*:(?P<name>.*)", re.S)
 RANGE_TOLERANCE = 3  # Kaldi cuts a range that ends up to 3 frames late: segments are rounded
 
 
@@ -78,18 +82,10 @@ def read_vector(path: Path) -> np.ndarray:
         return KaldiReader(source).reals()
 
 
-def iter_matrices(
-    source: Path | str, *, open_pipe: OpenPipe | None = None, finite: bool = True
+def iter_archive(
+    name: str, *, open_pipe: OpenPipe | None = None, finite: bool = True
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Stream (utterance, float32 [T, F]) from an ark (plain or .gz), an scp or an rspecifier.
-
-    What ends in .scp is an index, anything else an archive; "scp:..." and "ark:..." say so.
-    """
-    kind, name = _split_source(source)
-    if kind == "scp":
-        for utt, rxfilename in read_scp(Path(name), open_pipe=open_pipe).items():
-            yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
-        return
+    """Stream (utterance, float32 [T, F]) from an archive, plain or .gz."""
     with _open(name, "the archive", open_pipe) as stream:
         for utt, _ in stream.utterances():
             yield utt, _read_one(stream, utt, finite, np.float32)
@@ -99,7 +95,7 @@ def iter_int_vectors(
     source: Path | str, *, open_pipe: OpenPipe | None = None
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
-    _, name = _split_source(source)
+    _, name = split_rspecifier(source)
     with _open(name, "the archive", open_pipe) as stream:
         for utt, separator in stream.utterances():
             # An empty vector in text ends its line right behind the name.
@@ -141,13 +137,6 @@ def write_matrix(matrix: np.ndarray, path: Path) -> None:
     """Write one matrix [T, F] as a binary float32 file, complete or not at all."""
     with writing(Path(path)) as file:
         write_array(file, _check_matrix(matrix, "the matrix", path))
-
-
-def _split_source(source: Path | str) -> tuple[str, str]:
-    match = RSPECIFIER.fullmatch(source) if isinstance(source, str) else None
-    if match:
-        return match["kind"], match["name"]
-    return ("scp" if str(source).endswith(".scp") else "ark"), str(source)
 
 
 def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:

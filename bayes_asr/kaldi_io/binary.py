@@ -6,7 +6,7 @@ import re
 import stat
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -16,7 +16,6 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import open_to_read
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
-OpenPipe = Callable[[str], BinaryIO]
 INTEGER = re.compile(r"-?\d{1,10}", re.ASCII)
 UNSIGNED = 256 - 4  # Kaldi marks a number's width, and that it is unsigned by the sign: -4
 BLANKS = " \t\n\v\f\r"

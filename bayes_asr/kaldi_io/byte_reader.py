@@ -2,12 +2,13 @@
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from bayes_asr.base.errors import InputError, reason
 
+OpenPipe = Callable[[str], BinaryIO]
 READ_ERRORS = (OSError, EOFError, zlib.error)  # of the disk, and what gzip says of damage
 CHUNK = 1 << 20  # one read asks for no more than this, so a forged size costs no memory
 LONGEST_TOKEN = 4096

@@ -17,7 +17,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.data.corpus.survey import survey_stream
 from bayes_asr.data.targets.alignments import log_priors, read_counts
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.nn.network import build_network
 from bayes_asr.train.components import plan_network
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors

@@ -8,7 +8,7 @@ from bayes_asr.config.catalogue import CRITERIA, find
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.task import Task

@@ -29,7 +29,7 @@ from bayes_asr.evaluate.score.nist import read_ctm, read_stm
 from bayes_asr.evaluate.score.phones import read_phone_map
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
-from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matrices
+from bayes_asr.kaldi_io.ark import iter_int_vectors, write_matrices
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors
@@ -42,8 +42,8 @@ from bayes_asr.kaldi_io.mdl import (
 )
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.scp import read_scp
-from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
+from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.text import read_mapping, read_scp, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree, write_tree
 from bayes_asr.nn.architecture import upgrade_architecture
 from bayes_asr.nn.network import AcousticModel

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from bayes_asr.kaldi_io.scp import read_scp
-from bayes_asr.kaldi_io.text import read_text
+from bayes_asr.kaldi_io.text import read_scp, read_text
 from tests.support.places import ROOT
 from tests.support.timit_tree import write_flat
 

@@ -8,8 +8,8 @@ from bayes_asr.base.files import is_there
 from bayes_asr.data.targets.classes import Classes, JoinedClasses
 from bayes_asr.data.targets.sequences import Sequences, join_sequences
 from bayes_asr.kaldi_io.ark import read_matrix, read_shape
-from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.scp import is_pipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.rxfilename import is_pipe
 from bayes_asr.kaldi_io.text import DataDir, read_mapping, read_text
 
 

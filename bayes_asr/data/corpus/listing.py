@@ -11,11 +11,11 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
 from bayes_asr.data.targets.labels import Labels
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.combine_data import combine_data_dirs
-from bayes_asr.kaldi_io.scp import Moves, is_pipe, list_archives
+from bayes_asr.kaldi_io.rxfilename import is_pipe, list_archives
 from bayes_asr.kaldi_io.sorted_table import SortedTable, decode, encode, join_tables
-from bayes_asr.kaldi_io.text import DataDir, read_data_dir
+from bayes_asr.kaldi_io.text import DataDir, Moves, read_data_dir
 
 
 @dataclass(frozen=True)

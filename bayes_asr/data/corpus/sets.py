@@ -28,7 +28,7 @@ from bayes_asr.data.features.streams import (
 )
 from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.data.targets.labels import Labels
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.combine_data import check_cmvn, combine_data_dirs
 from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir

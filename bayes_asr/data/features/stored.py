@@ -9,9 +9,9 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import FrontEnd, cmvn_statistics, read_analysis
 from bayes_asr.kaldi_io.ark import read_matrix, read_shape
-from bayes_asr.kaldi_io.binary import OpenPipe
-from bayes_asr.kaldi_io.scp import is_pipe, list_archives, missing_file_error
-from bayes_asr.kaldi_io.text import DataDir
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.rxfilename import is_pipe, list_archives
+from bayes_asr.kaldi_io.text import DataDir, missing_file_error
 
 
 class Features:

@@ -16,9 +16,9 @@ from scipy.signal import resample_poly
 from bayes_asr.base.errors import InputError, reason
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.containers import NEEDED, check_complete, is_known
-from bayes_asr.kaldi_io.binary import OpenPipe, open_bytes
-from bayes_asr.kaldi_io.byte_reader import CHUNK, DAMAGED, ByteReader
-from bayes_asr.kaldi_io.scp import is_pipe, refuse_pipe
+from bayes_asr.kaldi_io.binary import open_bytes
+from bayes_asr.kaldi_io.byte_reader import CHUNK, DAMAGED, ByteReader, OpenPipe
+from bayes_asr.kaldi_io.rxfilename import is_pipe, refuse_pipe
 
 STDIN = "-"
 RATES = range(1000, 400_001)  # Hz

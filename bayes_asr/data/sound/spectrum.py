@@ -29,9 +29,9 @@ from bayes_asr.data.sound.audio import (
     take_channel,
 )
 from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.binary import OpenPipe, iter_lines
-from bayes_asr.kaldi_io.scp import read_scp
-from bayes_asr.kaldi_io.text import Segment, read_mapping, read_segments
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.text import Segment, read_mapping, read_scp, read_segments
 
 Kind = Literal["mfcc", "fbank", "samples"]
 Remark = tuple[str, str]  # a sound, and what was done to it

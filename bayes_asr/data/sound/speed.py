@@ -16,8 +16,13 @@ from bayes_asr.base.files import is_there, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import split_speed
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.scp import read_scp
-from bayes_asr.kaldi_io.text import read_mapping, write_lines, write_mapping, write_speakers
+from bayes_asr.kaldi_io.text import (
+    read_mapping,
+    read_scp,
+    write_lines,
+    write_mapping,
+    write_speakers,
+)
 
 Table = Callable[[Path, Fraction], Iterator[str]]
 

@@ -25,7 +25,7 @@ from bayes_asr.decode.forward.interface import DECODED, Output
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, load_members
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork
 from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.combine_data import copy_tables
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir
 from bayes_asr.nn.layer import Layer

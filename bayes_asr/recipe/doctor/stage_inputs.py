@@ -25,7 +25,7 @@ from bayes_asr.decode.search.archive import choose_decoder
 from bayes_asr.decode.search.graph_dir import graph_files, read_grammar, read_words
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
 from bayes_asr.evaluate.score.nist import read_stm
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text

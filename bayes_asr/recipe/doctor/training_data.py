@@ -15,7 +15,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import features_of, stream_dirs, training_and_dev
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.streams import check_headers, describe_stream
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import build_network
 from bayes_asr.recipe.doctor.check import (

@@ -26,7 +26,7 @@ from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_record import Record, read_search
 from bayes_asr.decode.search.workers import EmbeddedDecoder, decode_all
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import read_tree

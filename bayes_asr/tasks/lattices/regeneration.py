@@ -12,7 +12,7 @@ from bayes_asr.data.corpus.fingerprints import hash_labels
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.decode.search.search_record import read_record, read_search
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.directory import LATTICES
 from bayes_asr.train.runs.trained_network import TrainedNetwork

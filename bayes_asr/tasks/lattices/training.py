@@ -6,7 +6,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.kaldi_io.binary import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.tasks.lattices.criterion import SequenceCriterion
 from bayes_asr.tasks.lattices.denlats import write_denlats_of_epoch

@@ -18,7 +18,8 @@ from bayes_asr.data.features.front_end import (
     splice,
 )
 from bayes_asr.data.features.stored import Features
-from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices
+from bayes_asr.kaldi_io.ark import read_matrix, write_matrices
+from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_data_dir
 from tests.support.small_corpus import write_data_dir
 
