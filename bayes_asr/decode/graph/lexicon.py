@@ -1,5 +1,7 @@
 """Pronunciations, and the transducer L from phones to words (Kaldi's prepare_lang.sh)."""
 
+import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +13,13 @@ from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.openfst import Fst
 
+LOG = logging.getLogger(__name__)
 RESERVED = (EPSILON, BACKOFF, START, END)
+COMMENTS = (";;;", "##")  # of CMUdict, at the beginning of a line
+VARIANT = re.compile(r"(.+)\(\d+\)", re.ASCII)
+DECIMAL = re.compile(r"\d*\.\d+([eE][+-]?\d+)?|\d+(\.\d*)?[eE]-\d+", re.ASCII)
+NUMBER = re.compile(rf"{DECIMAL.pattern}|\d+", re.ASCII)
+SILPROB = ("P(word)", "P(pause)", "F(pause)", "F(no-pause)")  # of lexiconp_silprob.txt
 
 
 @dataclass(frozen=True)
@@ -26,27 +34,73 @@ class Pronunciation:
 def read_lexicon(path: Path) -> list[Pronunciation]:
     """Read `word phone phone ...` lines, or `word probability phone ...` in a file `*lexiconp.txt`.
 
-    Raises InputError for a word without phones, a reserved word, a repeated line and a probability
-    outside (0, 1].
+    Dialects are recognised and announced: a probability after the word, or four numbers, of which
+    the other three (pauses around the word) are left out, as the Montreal Forced Aligner and
+    Kaldi's lexiconp_silprob.txt have them; word(2) beside word, and comments, as CMUdict has them.
+    Raises InputError for a word without phones, a reserved word, a repeated line, a probability
+    outside (0, 1] and a phone that is a decimal number.
     """
-    with_probability = Path(path).name.endswith("lexiconp.txt")
+    always = Path(path).name.endswith("lexiconp.txt")
+    lines = [
+        (f"{path}, line {number}", _cut_comment(fields))
+        for number, fields in iter_lines(Path(path))
+        if not fields[0].startswith(COMMENTS)
+    ]
+    listed = {fields[0] for _, fields in lines}
+    dialect: Counter[str] = Counter()
     entries: dict[tuple[str, ...], Pronunciation] = {}
-    for number, fields in iter_lines(Path(path)):
-        where = f"{path}, line {number}"
-        word, *phones = fields
-        probability = 1.0
-        if with_probability:
-            probability = _parse_probability(phones.pop(0) if phones else "", where)
-        if not phones:
-            raise InputError(f"{where}: the word {word} has no phones")
-        if word in RESERVED or any(phone.startswith("#") for phone in phones):
-            raise InputError(f"{where}: {', '.join(RESERVED)} and phones #... are reserved")
+    for where, (word, *fields) in lines:
+        variant = VARIANT.fullmatch(word)
+        if variant and variant[1] in listed:
+            word = variant[1]
+            dialect["further pronunciations as word(2), which are those of the word"] += 1
+        columns = _count_probabilities(fields, always=always)
+        probability = _parse_probability(fields[0] if fields else "", where) if columns else 1.0
+        if columns and not always:
+            dialect["probabilities after the word, which are read"] += 1
+        if columns == len(SILPROB):
+            dialect["probabilities of pauses, which are not used"] += 1
+        phones = tuple(fields[columns:])
+        _check_entry(word, phones, where)
         if (word, *phones) in entries:
             raise InputError(f"{where}: the pronunciation {' '.join((word, *phones))} is repeated")
-        entries[word, *phones] = Pronunciation(word, probability, tuple(phones))
+        entries[word, *phones] = Pronunciation(word, probability, phones)
     if not entries:
         raise InputError(f"{path}: the lexicon is empty")
+    for trait, count in dialect.items():
+        LOG.warning("%s: %d of %d lines have %s", path, count, len(lines), trait)
     return list(entries.values())
+
+
+def _cut_comment(fields: list[str]) -> list[str]:
+    """The fields of a line before a comment of CMUdict."""
+    return fields[: fields.index("#", 1)] if "#" in fields[1:] else fields
+
+
+def _count_probabilities(fields: Sequence[str], *, always: bool) -> int:
+    """The number of fields after the word that are numbers: those of a dialect, or none."""
+    columns = [field for field in fields[: len(SILPROB)] if NUMBER.fullmatch(field)]
+    # Some writers have 1 for 1.0; words spelled by digits have no point.
+    if len(columns) == len(SILPROB) and sum("." in column for column in columns) > 1:
+        return len(SILPROB)
+    return int(always or bool(fields and DECIMAL.fullmatch(fields[0])))
+
+
+def _check_entry(word: str, phones: Sequence[str], where: str) -> None:
+    if not phones:
+        raise InputError(f"{where}: the word {word} has no phones")
+    if word in RESERVED or any(phone.startswith("#") for phone in phones):
+        raise InputError(
+            f"{where}: {', '.join(RESERVED)} and phones #... are reserved; take the line out:"
+            f" {' '.join((word, *phones))}"
+        )
+    numbers = [phone for phone in phones if DECIMAL.fullmatch(phone)]
+    if numbers:
+        raise InputError(
+            f"{where}: the word {word} has a phone {numbers[0]}, which is a number: write `word"
+            f" phone phone ...`, or `word probability phone ...`, or {' '.join(SILPROB)} before"
+            " the phones"
+        )
 
 
 def _parse_probability(text: str, where: str) -> float:

@@ -5,7 +5,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base import elementary
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import replacing
 from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc, build_fst
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -21,6 +21,7 @@ from bayes_asr.kaldi_io.openfst import Fst
 
 LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+MARK = re.compile(r"<.*>|\[.*\]|!?sil|spn", re.I)  # <UNK>, [noise]: no word of a language
 LN_10 = 2.302585092994046
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
 LARGEST = 1000  # log10 of a probability or a backoff weight; determinization would not end
@@ -33,12 +34,13 @@ Ngram = tuple[str, ...]
 class NgramModel:
     """Natural-log probabilities of n-grams, and backoff weights of histories, up to `order`.
 
-    A history without an entry in `backoff` has the weight log 1.
+    A history without an entry in `backoff` has the weight log 1. `name`: for messages, the file.
     """
 
     order: int
     log_prob: Mapping[Ngram, float]
     backoff: Mapping[Ngram, float]
+    name: str = field(default="the language model", compare=False)
 
     def score(self, word: str, history: Ngram) -> float:
         """log p(word | history), backing off through ever shorter histories."""
@@ -201,7 +203,7 @@ def read_arpa(path: Path) -> NgramModel:
         raise InputError(
             f"{path}: announces {announced} n-grams by order, holds {dict(sorted(held.items()))}"
         )
-    return NgramModel(max(announced), log_prob, backoff)
+    return NgramModel(max(announced), log_prob, backoff, str(path))
 
 
 def _begin_section(title: str, order: int, where: str) -> int:
@@ -245,6 +247,7 @@ def build_grammar_fst(
     N-grams with unknown words are left out. A history is a state; its backoff arc reads the word-id
     `backoff` (#0); <s> and </s> become the start and the final costs (Kaldi's arpa2fst
     --disambig-symbol=#0). Histories from which only the backoff leads away are skipped over.
+    InputError where G can say no word, or only marks such as <UNK> of a lexicon of words.
     """
     ngrams = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
     # States are histories that begin some n-gram; the backoff leads to ever shorter ones.
@@ -282,7 +285,27 @@ def build_grammar_fst(
         if history:
             target, cost = state_after(history[1:])
             arcs.append((source, backoff, 0, cost - model.backoff.get(history, 0.0), target))
-    if not final or not arcs:
-        raise InputError("the language model has no word of the lexicon, or no sentence end")
+    spoken = {label for _, label, *_ in arcs} - {backoff}
+    _refuse_mute(model, {word for word, number in words.items() if number in spoken}, words)
+    if not final:
+        raise InputError(
+            f"{model.name}: without a sentence end {END} no word of the lexicon can be recognised;"
+            " add its n-grams"
+        )
     unknown = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - {*words}
     return build_fst(arcs, final, states.get((START,), states[()])), unknown
+
+
+def _refuse_mute(model: NgramModel, spoken: set[str], words: Iterable[str]) -> None:
+    """InputError where none of the `spoken` words is one of a lexicon's `words`."""
+    symbols = {EPSILON, BACKOFF, START, END}
+    pronounced = [word for word in words if word not in symbols]
+    # <UNK> may be all that two spellings share; a lexicon of nothing but marks is a user's will.
+    due = [word for word in pronounced if not MARK.fullmatch(word)] or pronounced
+    if spoken.isdisjoint(due):
+        modelled = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - symbols
+        raise InputError(
+            f"{model.name}: has no word of the lexicon, whose {len(due)} words are such as"
+            f" {name_some(due)}; those of the model are such as {name_some(sorted(modelled))}:"
+            " spell them alike, also in upper and lower case"
+        )

@@ -37,12 +37,17 @@ def load_decoding_graph(graph_dir: Path, model: Path, lm: Path | None = None) ->
     path, *grammar = graph_files(graph_dir, lm)
     transitions = read_transition_model(Path(model))
     _check_pdfs(Path(graph_dir) / "num_pdfs", transitions.num_pdfs, model)
-    graph = build_decoding_graph(read_fst(path), transitions, str(path))
+    fst = read_fst(path)
+    if not fst.olabel.any():
+        raise InputError(
+            f"{path}: no word can be said in this graph; make it of a language model and a lexicon"
+            " that spell alike"
+        )
+    graph = build_decoding_graph(fst, transitions, str(path))
     if not grammar:
         return graph
     words = read_words(Path(graph_dir) / "words.txt")
-    fst = read_grammar(grammar[0], words)
-    return attach_grammar(graph, fst, words, str(grammar[0]))
+    return attach_grammar(graph, read_grammar(grammar[0], words), words, str(grammar[0]))
 
 
 def _check_pdfs(path: Path, pdfs: int, model: Path) -> None:

@@ -80,7 +80,7 @@ def attach_grammar(
         warn_left_out(name, graph.name, [spelled.get(int(x), str(x)) for x in foreign])
     order = np.lexsort((label, rows))
     order = order[label[order] > 0]
-    if not len(order):
+    if (closed.ilabel[order] == backoff).all():
         raise InputError(f"{name}: has no word of {graph.name}")
     chance, ahead = look_ahead(closed, order, backoff)
     counts = np.bincount(rows[order], minlength=closed.num_states)

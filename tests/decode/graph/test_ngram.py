@@ -217,5 +217,9 @@ def test_models_without_words_are_refused() -> None:
         estimate_witten_bell([["a", END]], 2)
     with pytest.raises(InputError, match="no word of the lexicon"):
         build_grammar_fst(estimate_witten_bell([["a"]], 2), {"<eps>": 0, "b": 1, "#0": 2}, 2)
+    # a backoff arc says no word, and a mark that both sides have is none
+    capitals = estimate_witten_bell([["A", "<UNK>", "SIL"]], 2)
+    with pytest.raises(InputError, match="whose 1 words are such as a; those"):
+        build_grammar_fst(capitals, {"<eps>": 0, "a": 1, "<UNK>": 2, "SIL": 3, "#0": 4}, 4)
     with pytest.raises(InputError, match="no word of the lexicon"):
         build_grammar_fst(NgramModel(1, {("a",): -1.0}, {}), {"a": 1, "#0": 2}, 2)

@@ -250,6 +250,7 @@ SELF = (0, 1, 1, 0.5, 0)
         ([(0, BACK, 0, 1.0, 1), (0, BACK, 0, 2.0, 1)], "a state has several arcs #0"),
         ([(0, BACK, 0, 1.0, 1), (1, BACK, 0, 1.0, 0), SELF], "form a cycle"),
         ([(0, 8, 8, 1.0, 1)], "has no word of"),
+        ([(0, BACK, 0, 1.0, 1)], "has no word of"),
     ],
 )
 def test_other_grammars_are_refused(
@@ -267,6 +268,13 @@ def test_other_grammars_are_refused(
 def test_a_grammar_for_a_composed_graph_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match=r"has no HCL\.fst to compose with .*lm\.arpa"):
         load_decoding_graph(folder / "composed", folder / "final.mdl", folder / "lm.arpa")
+
+
+def test_a_graph_without_words_is_refused(folder: Path, tmp_path: Path) -> None:
+    graph = read_fst(folder / "composed/HCLG.fst")
+    write_fst(replace(graph, olabel=graph.olabel * 0), tmp_path / "HCLG.fst")
+    with pytest.raises(InputError, match=r"HCLG\.fst: no word can be said in this graph"):
+        load_decoding_graph(tmp_path, folder / "final.mdl")
 
 
 def test_words_without_backoff_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Dialects of lexicons: each is recognised and announced, or refused with its line."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
+
+HELLO = ("HH", "AH", "L", "OW")
+
+
+@pytest.mark.parametrize(
+    ("line", "probability", "announced"),
+    [
+        ("hello HH AH L OW", 1.0, ()),
+        ("hello 0.5 HH AH L OW", 0.5, ("1 of 1 lines have probabilities after the word",)),
+        ("hello 1e-3 HH AH L OW", 0.001, ("probabilities after the word",)),
+        ("hello\t0.99\t0.21\t1.0\t0.98\tHH AH L OW", 0.99, ("after the word", "of pauses")),
+        ("hello 1 0.21 1.21 1 HH AH L OW", 1.0, ("after the word", "of pauses")),
+        ("hello HH AH L OW # a greeting", 1.0, ()),
+        (";;; # CMUdict\n## cmudict.0.6\nhello HH AH L OW", 1.0, ()),
+    ],
+)
+def test_dialects_are_read_and_announced(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    line: str,
+    probability: float,
+    announced: tuple[str, ...],
+) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text(f"{line}\n")
+    with caplog.at_level(logging.WARNING):
+        assert read_lexicon(path) == [Pronunciation("hello", probability, HELLO)]
+    assert len(caplog.messages) == len(announced)
+    for message, part in zip(caplog.messages, announced, strict=True):
+        assert message.startswith(str(path))
+        assert part in message
+
+
+def test_words_with_a_number_in_brackets_are_pronunciations_of_the_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text("hello(2) H E\nhello H A\nf(1) F\n")
+    assert [(entry.word, entry.phones) for entry in read_lexicon(path)] == [
+        ("hello", ("H", "E")),
+        ("hello", ("H", "A")),
+        ("f(1)", ("F",)),  # without a word f this is a word
+    ]
+    assert "1 of 3 lines have further pronunciations as word(2)" in caplog.text
+
+
+@pytest.mark.parametrize("line", ["1234 1 2 3 4", "12 1 2", "a 5 x"])
+def test_digits_are_phones(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text(f"{line}\n")
+    word, *phones = line.split()
+    assert read_lexicon(path) == [Pronunciation(word, 1.0, tuple(phones))]
+
+
+def test_a_file_of_probabilities_may_have_digits_as_phones(tmp_path: Path) -> None:
+    path = tmp_path / "lexiconp.txt"
+    path.write_text("1234 1.0 1 2 3 4\nfive 1 5\n")
+    assert [entry.phones for entry in read_lexicon(path)] == [("1", "2", "3", "4"), ("5",)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("hello 0.5 0.2 HH", "line 1: the word hello has a phone 0.2, which is a number"),
+        ("hello HH 0.5", "line 1: the word hello has a phone 0.5"),
+        ("hello 0.5", "line 1: the word hello has no phones"),
+        ("hello 1.5 HH", "line 1: '1.5' is no probability"),
+        ("<eps> SIL", "are reserved; take the line out: <eps> SIL"),
+    ],
+)
+def test_numbers_that_are_no_probabilities_are_refused(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text(f"{line}\n")
+    with pytest.raises(InputError) as caught:
+        read_lexicon(path)
+    assert message in str(caught.value)
