@@ -12,14 +12,15 @@ import numpy as np
 import pandas as pd
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.evaluate.report.configurations import find_measure
+from bayes_asr.base.files import is_there
+from bayes_asr.config.merge import load
 from bayes_asr.evaluate.report.details import NOTHING, Key
 from bayes_asr.evaluate.report.runs import ReportedSystem, Run
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import pool
 from bayes_asr.evaluate.score.statistics import beta_of_runs
 from bayes_asr.kaldi_io.side_files import HISTORY, take
-from bayes_asr.tasks.task import Measure
+from bayes_asr.tasks.task import FRAMES, Measure, task_of
 
 MOST_TICKS = 5
 
@@ -221,7 +222,7 @@ def chart_curves(systems: Sequence[ReportedSystem]) -> list[CurveChart]:
         # Seeds may end early, and the mean needs a value of each.
         epochs = min(len(run.history) for run in system.runs)
         if epochs:
-            measure = find_measure(system)
+            measure = _find_measure(system)
             by_measure.setdefault(measure, []).append(_average_curve(system, measure, epochs))
     charts = []
     for measure, curves in by_measure.items():
@@ -272,3 +273,12 @@ def _describe_pair(ref: str, hyp: str, number: int) -> str:
     if hyp == NOTHING:
         return f"{ref} deleted: {number}"
     return f"{ref} recognised as {hyp}: {number}"
+
+
+def _find_measure(system: ReportedSystem) -> Measure:
+    """The measure of the trainings of a system: of frames, where no configuration is there."""
+    file = system.runs[0].path / "config.yaml"
+    try:
+        return task_of(load([file])).measure if is_there(file) else FRAMES
+    except InputError:  # which the table of configurations says
+        return FRAMES

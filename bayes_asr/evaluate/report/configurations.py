@@ -11,7 +11,6 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import NONE
-from bayes_asr.tasks.task import FRAMES, Measure, task_of
 
 OF_A_RUN = ("seed",)
 """Keys that tell the runs of one system apart."""
@@ -33,15 +32,6 @@ class Configurations(NamedTuple):
 
     table: pd.DataFrame
     missing: Sequence[str]
-
-
-def find_measure(system: ReportedSystem) -> Measure:
-    """The measure of the trainings of a system: of frames, where no configuration is there."""
-    file = system.runs[0].path / "config.yaml"
-    try:
-        return task_of(load([file])).measure if is_there(file) else FRAMES
-    except InputError:  # which the table of configurations says
-        return FRAMES
 
 
 def tabulate_configurations(systems: Sequence[ReportedSystem]) -> Configurations:
