@@ -28,6 +28,7 @@ class MlpKind:
     norm: Norm
     bias: bool
     dropout: Dropout
+    input_init: Literal["xavier", "pytorch-kaldi"]
 
     def __post_init__(self) -> None:
         check_trained(self.activation, self.activation_trains)

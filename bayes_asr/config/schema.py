@@ -54,7 +54,8 @@ class ModelConfig:
     input_dropout: Dropout
     initial_state: Literal["fixed", "trained"]
     hand_on: Literal["log", "prob"]
-    input_init: Literal["xavier", "uniform"]
+    input_init: Literal["xavier", "uniform", "uniform-units", "pytorch-kaldi"]
+    head_init: Literal["uniform", "pytorch-kaldi"]
     stack: tuple[Mapping[str, Any], ...]
     heads: Mapping[str, str]
     decoder: DecoderConfig
@@ -84,7 +85,7 @@ class ModelConfig:
             described = vars(complete(getattr(self.kinds, kind), described_options))
             check_first_epoch("dropout", described.get("dropout"))
             return described
-        excluded = ("layers", "stack", "heads", "decoder", "kinds")
+        excluded = ("layers", "head_init", "stack", "heads", "decoder", "kinds")
         # The model itself gives the defaults, and what is of several layers is replaced.
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if (

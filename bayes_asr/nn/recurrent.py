@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
+from bayes_asr.nn.first_weights import draw_as_theirs, draw_by_units
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.kernels.cpu.products import has_product
@@ -42,7 +43,7 @@ class RecurrentLayer(Layer):
     initial_state: `fixed` (`Cell.start` of 0) or `trained`.
     hand_on: outputs of units that compute probabilities, `log` or `prob`.
     input_init: `xavier` or `uniform` (torch's default) weights W of each gate; V is orthogonal for
-    each gate.
+    each gate; or W, V and biases as in `first_weights`: `uniform-units`, `pytorch-kaldi`.
     bias: a bias also in front of a norm.
     fused: use compiled code or the hand-written backward pass where there is one; `False` runs the
     same equations through `scan`.
@@ -91,6 +92,10 @@ class RecurrentLayer(Layer):
         if not self.cell.states:
             self._leave_to_activation()
         self.V = self._draw_recurrent_weights(sets) if self.cell.recurrent else None
+        if input_init == "uniform-units":
+            draw_by_units(self.W, self.V, units)
+        elif input_init == "pytorch-kaldi":
+            draw_as_theirs(unit, self.W, self.V, units)
         # As theta of `Cell.start`, for every state of the cell, set of weights and unit.
         self.initial = (
             nn.Parameter(torch.zeros(self.cell.states, sets, units))
@@ -251,7 +256,7 @@ class RecurrentLayer(Layer):
 class FeedForwardLayer(RecurrentLayer):
     """f(norm(W x)): the unit `mlp` alone, with dropout that is scaled in training.
 
-    units, activation, activation_trains, norm, bias, dropout: as of `RecurrentLayer`.
+    units, activation, activation_trains, norm, bias, dropout, input_init: as of `RecurrentLayer`.
     """
 
     def __init__(
@@ -265,6 +270,7 @@ class FeedForwardLayer(RecurrentLayer):
         norm: str,
         bias: bool = False,
         dropout: float,
+        input_init: str = "xavier",
     ) -> None:
         options: dict[str, Any] = {"activation": activation}
         if activation_trains:
@@ -283,6 +289,6 @@ class FeedForwardLayer(RecurrentLayer):
             input_dropout=0.0,
             initial_state="fixed",
             hand_on="log",
-            input_init="xavier",
+            input_init=input_init,
             bias=bias,
         )

@@ -1,7 +1,7 @@
 """Construction of the network and its optimizer from the configuration."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -15,14 +15,15 @@ from bayes_asr.config.schema import Config, ModelConfig
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.nn.architecture import describe_layers
+from bayes_asr.nn.first_weights import draw_mlp
 from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.kernels.cpu import library
-from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.optimizers import FACTOR, Optimizers
 from bayes_asr.train.stack_layers import check_heads, describe_stack
 
-NOT_OF_A_LAYER = ("layers", "units", "stack", "heads", "decoder", "kinds")
+NOT_OF_A_LAYER = ("layers", "units", "head_init", "stack", "heads", "decoder", "kinds")
 """Keys of `model` that no layer of the short form has."""
 
 
@@ -43,6 +44,15 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
     plan = architecture(config.model, streams, heads) | task.head_options
     check_parts("train.layers", config.train.layers, plan)
     return plan
+
+
+def draw_network(config: ModelConfig, plan: Mapping[str, Any]) -> AcousticModel:
+    """The network of `plan_network` with its first weights, drawn by torch's generator."""
+    model = build_network(plan)
+    if config.head_init == "pytorch-kaldi" and not model.writes_sequences:
+        for head in model.heads:
+            draw_mlp(cast(nn.Linear, head))
+    return model
 
 
 def architecture(

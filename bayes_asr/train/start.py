@@ -22,7 +22,6 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.nn.network import build_network
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
@@ -182,7 +181,7 @@ def _build_state(
     inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets))
     # Weights are drawn right after the seed is set, so that they depend on it alone.
     torch.manual_seed(config.seed)
-    model = build_network(architecture).to(device)
+    model = components.draw_network(config.model, architecture).to(device)
     group.pool_statistics(model)
     initialization = Initialization() if saved else initialize_from(begin, model)
     speakers = add_speaker_activations(model, sets.train) if config.train.speaker_adaptive else None
