@@ -16,7 +16,7 @@ from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.data.directories import locate
 from bayes_asr.decode.lattices.paths import pair_weights
-from bayes_asr.decode.search.archive import BACKENDS, decode_archive
+from bayes_asr.decode.search.archive import DECODERS, decode_archive
 from bayes_asr.decode.search.graph_dir import graph_files
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.options import KALDI_DEFAULTS, SEARCH_KEYS
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--nj", type=processes, default=1, help="processes, or jobs of --cmd")
     parser.add_argument(
-        "--backend", choices=BACKENDS, default="embedded", help="our search, or your Kaldi's"
+        "--backend", choices=DECODERS, default="embedded", help="our search, or your Kaldi's"
     )
     add_sharing_arguments(parser, cmd=None)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     if args.run and not args.loglikes and not is_there(Path(filled["loglikes"])):
         forward = f"bayes-asr forward {args.run} --on {args.on}"
         raise InputError(f"{filled['loglikes']}: not there; run {forward} first")
-    if args.backend == "kaldi" and args.shard:
+    if args.backend != "embedded" and args.shard:
         raise InputError("--shard is of the embedded backend; Kaldi's jobs have --nj and --cmd")
     options = replace(
         KALDI_DEFAULTS,
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
     # The variable is the one that Kaldi's cmd.sh exports.
     cmd = os.environ.get("decode_cmd", "") if args.cmd is None else args.cmd  # noqa: SIM112
     in_shards = sharing(args, filled["out"], lambda: _list_inputs(args.run, filled))
-    with nullcontext() if args.backend == "kaldi" else in_shards as mapper:
+    with in_shards if args.backend == "embedded" else nullcontext() as mapper:
         summary = decode_archive(
             job,
             filled["out"],

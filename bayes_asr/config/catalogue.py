@@ -181,7 +181,7 @@ CRITERIA = {
             "tasks.lattices.criterion:SequenceCriterion", "tasks.lattices.task:LatticesTask"
         ),
     ),
-    "lfmmi": CriterionKind("tasks.chain.criterion:LatticeFree", "tasks.chain.task:ChainTask"),
+    "lfmmi": CriterionKind("tasks.chain.training:LatticeFree", "tasks.chain.task:ChainTask"),
 }
 OPTIMIZERS = {
     "adam": OptimizerKind("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),

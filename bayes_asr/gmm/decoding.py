@@ -98,10 +98,10 @@ def decode_data(
 ) -> DecodeSummary:
     """Decode the features of a data directory with the mixtures of a job of `make_job`.
 
-    Writes in `out` what `decode.archive.decode_archive` writes and, with an `adaptation`, trans.1:
-    the transforms of the speakers.  Each speaker is one item of `mapper` then, otherwise each
-    utterance is.  Utterances without features are named and left out; InputError, before anything
-    is decoded, if they are a larger share than `max_skipped`.  Other faults are those of
+    Writes in `out` what `decode.search.archive.decode_archive` writes and, with an `adaptation`,
+    trans.1: the transforms of the speakers.  Each speaker is one item of `mapper` then, otherwise
+    each utterance is.  Utterances without features are named and left out; InputError, before
+    anything is decoded, if they are a larger share than `max_skipped`.  Other faults are those of
     `decode_archive`.
     """
     task = DecodingTask(table, job, adaptation, choose_engine().name)

@@ -1,6 +1,7 @@
 """What a training asks of its task: sets with targets, a criterion, log priors, errors on dev."""
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
@@ -52,10 +53,13 @@ class TaskTraining:
 
     def build_criterion(self, log_priors: Tensor) -> Criterion:
         """The training criterion; log_priors [P]: of the labels of the first head."""
-        criterion: Criterion = find(CRITERIA[self.config.train.criterion].function)(
-            self.task.weights
-        )
-        return criterion
+        criterion = find(CRITERIA[self.config.train.criterion].function)
+        built: Criterion = criterion(self.task.weights, *self._criterion_arguments(log_priors))
+        return built
+
+    def _criterion_arguments(self, log_priors: Tensor) -> tuple[Any, ...]:
+        """Arguments of the criterion behind the weights."""
+        return ()
 
     def choose_log_priors(
         self, counted: Tensor, inherited: Tensor | None, *, trained: bool

@@ -3,7 +3,7 @@
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,11 @@ from bayes_asr.decode.search.workers import EmbeddedDecoder, start_decoding
 from bayes_asr.kaldi_io.text import WordSymbols, write_text
 
 LOG = logging.getLogger(__name__)
-BACKENDS = ("embedded", "kaldi")
+DECODERS: Mapping[str, Callable[[str, Path], Decoder]] = {
+    "embedded": lambda cmd, logs: EmbeddedDecoder(),
+    "kaldi": KaldiDecoder,
+}
+"""Decoders by the name of the backend, made of a command that runs jobs and a folder of logs."""
 SCRATCH = ".decode."
 OUTPUTS = ("lat.*.gz", "trans.*", "num_jobs")  # of a decoder; Kaldi's names
 MOST_NAMED = 5  # failed utterances in the message; all are in the log
@@ -29,9 +33,9 @@ MOST_NAMED = 5  # failed utterances in the message; all are in the log
 
 def choose_decoder(backend: str, logs: Path, cmd: str = "") -> Decoder:
     """Return the backend of this name; `cmd` and `logs` are for Kaldi's jobs."""
-    if backend not in BACKENDS:
-        raise InputError(f"backend {backend!r}: known backends are {', '.join(BACKENDS)}")
-    return KaldiDecoder(cmd, logs) if backend == "kaldi" else EmbeddedDecoder()
+    if backend not in DECODERS:
+        raise InputError(f"backend {backend!r}: known backends are {', '.join(DECODERS)}")
+    return DECODERS[backend](cmd, logs)
 
 
 def decode_archive(

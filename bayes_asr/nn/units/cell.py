@@ -2,8 +2,8 @@
 
 A cell gets the pre-activations a_t = W x_t + V h_{t-1} + b of its G gates and returns the next
 state; h, which V feeds back and the layer hands on, is the first tensor of the state. What
-surrounds the equation (input products, normalisation, time, directions) is in `recurrent` and
-`unroll`.
+surrounds the equation (input products, normalisation, time, directions) is in `nn/recurrent.py` and
+`nn/kernels`.
 
 Shapes: pre-activations [n, D, G, H], or [n, D, G, B] where B blocks of units have a gate each;
 states and mask [n, D, H], where n is a number of sequences or of frames. `mask` is the dropout mask

@@ -15,7 +15,7 @@ from bayes_asr.base.programs import explain_failure, find_nist_program, find_pro
 from bayes_asr.base.shared_library import SharedLibrary
 from bayes_asr.decode.lattices import compiled as lattices
 from bayes_asr.decode.search import compiled as decoder
-from bayes_asr.decode.search.archive import BACKENDS, choose_decoder
+from bayes_asr.decode.search.archive import DECODERS, choose_decoder
 from bayes_asr.decode.search.kaldi import PROGRAMS
 from bayes_asr.gmm import compiled as gmm
 from bayes_asr.nn.kernels.cpu import library as recurrence
@@ -67,7 +67,7 @@ def check_environment() -> list[Check]:
         *(_check_library(*library, compiler) for library in LIBRARIES),
         _check_recurrence(compiler),
         *(_check_import(extra) for extra in EXTRAS),
-        *(_check_backend(name) for name in BACKENDS),
+        *(_check_backend(name) for name in DECODERS),
         _check_nist(),
         _check_gmm_scripts(),
         Check(

@@ -66,4 +66,4 @@ class ChainTask(FramesTask):
 
     def training(self) -> Any:
         """Training on numerators, against a denominator graph."""
-        return find("tasks.chain.criterion:ChainTraining")(self)
+        return find("tasks.chain.training:ChainTraining")(self)

@@ -1,8 +1,8 @@
 """Sequence-discriminative criteria on lattices: MMI, boosted MMI, MPE and state-level MBR.
 
-Vesely, Ghoshal, Burget & Povey 2013. The sums over paths are those of `lattices.expectation`, at
-the acoustic scores of the network as it is. The normalisation of a softmax is the same for all
-paths through a frame, so outputs stand for log-posteriors.
+Vesely, Ghoshal, Burget & Povey 2013. The sums over paths are those of
+`decode.lattices.expectation`, at the acoustic scores of the network as it is. The normalisation of
+a softmax is the same for all paths through a frame, so outputs stand for log-posteriors.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,11 +4,10 @@ from torch import Tensor
 
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
+from bayes_asr.config.training_keys import SequenceConfig
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.nn.criteria import Criterion
-from bayes_asr.tasks.lattices.criterion import SequenceCriterion
 from bayes_asr.tasks.lattices.denlats import write_denlats_of_epoch
 from bayes_asr.tasks.lattices.regeneration import LatticeRegeneration, find_initial_lattices
 from bayes_asr.tasks.lattices.targets import add_lattices, complete_sequence_options
@@ -37,10 +36,9 @@ class LatticesTraining(TaskTraining):
 
         return LatticeRegeneration(write_denlats_of_epoch, reopen, open_pipe).regenerate
 
-    def build_criterion(self, log_priors: Tensor) -> Criterion:
-        """The criterion of the pdfs, and cross entropy of the other heads."""
+    def _criterion_arguments(self, log_priors: Tensor) -> tuple[str, SequenceConfig, Tensor]:
         options = self.config.train
-        return SequenceCriterion(self.task.weights, options.criterion, options.sequence, log_priors)
+        return options.criterion, options.sequence, log_priors
 
     def choose_log_priors(
         self, counted: Tensor, inherited: Tensor | None, *, trained: bool

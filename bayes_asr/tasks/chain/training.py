@@ -9,7 +9,7 @@ from torch import Tensor
 from bayes_asr.config.training_keys import ChainConfig
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.nn.criteria import Cost, Criterion
+from bayes_asr.nn.criteria import Cost
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
@@ -67,7 +67,5 @@ class ChainTraining(TaskTraining):
         """A set with these targets; InputError where tree, graph and alignments disagree."""
         return declare_targets(self.config, data)
 
-    def build_criterion(self, log_priors: Tensor) -> Criterion:
-        """The criterion of both heads."""
-        graph = read_chain(self.config).graph
-        return LatticeFree(self.task.weights, self.config.train.chain, graph)
+    def _criterion_arguments(self, log_priors: Tensor) -> tuple[ChainConfig, DenominatorGraph]:
+        return self.config.train.chain, read_chain(self.config).graph

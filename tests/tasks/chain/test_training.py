@@ -26,11 +26,11 @@ from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
 from bayes_asr.kaldi_io.text import write_lines
 from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.tasks.chain.criterion import LatticeFree
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
 from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_allowed
 from bayes_asr.tasks.chain.targets import add_numerators, open_supervision
+from bayes_asr.tasks.chain.training import LatticeFree
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.gradient_reach import measure_reach
 from bayes_asr.train.runs.trained_network import read_network
