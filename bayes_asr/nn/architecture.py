@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+LAYER_KEYS = ("name", "kind", "reads", "join", "residual")
+"""Keys that the description of any layer may have, beside the options of its kind."""
+
 
 def describe_layers(
     units: Sequence[int], streams: Sequence[str], *, input_dropout: float, **options: Any

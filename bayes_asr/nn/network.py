@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import LAYERS, find
+from bayes_asr.nn.architecture import LAYER_KEYS
 from bayes_asr.nn.frames import WHOLE, PackedFrames, describe_stride
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear
@@ -17,10 +18,6 @@ States = list[State]
 
 Streams = Mapping[str, Tensor]
 """Features by the name of their stream, each [N, F] of the same packed frames."""
-
-
-LAYER_KEYS = ("name", "kind", "reads", "join", "residual")
-"""Keys that the description of any layer may have, beside the options of its kind."""
 
 
 class Node(NamedTuple):

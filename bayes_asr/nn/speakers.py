@@ -52,7 +52,7 @@ class SpeakerActivations:
 
     def restore(self, content: Mapping[str, Any]) -> None:
         """Go on from what `content` returned; InputError where that is of other speakers."""
-        speakers = content["speakers"]
+        speakers = content.get("speakers", {})
         if different := sorted(speakers.keys() ^ self.numbers.keys()):
             raise InputError(
                 f"the run was begun with activations of {len(speakers)} speakers, but these data"

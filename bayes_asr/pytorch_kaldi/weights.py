@@ -1,5 +1,6 @@
 """The networks that pytorch-kaldi saves: `model_par` of its .pkl files, as named tensors."""
 
+import os
 import pickle
 import re
 from collections.abc import Mapping
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there
+from bayes_asr.base.files import is_there, open_to_read
+from bayes_asr.base.saved_tensors import read_saved
 
 NETWORK = "model_par"
+TYPES = (torch.float32, torch.float64, torch.float16, torch.int64)
 INPUT_NORMS = ("bn0", "ln0")
 STACKED = re.compile(r"(?:lstm|gru|rnn)\.0\.((?:weight|bias)_[ih]h)_l(\d{1,4})((?:_reverse)?)")
 """A tensor of torch.nn.LSTM, GRU or RNN, which the cuDNN classes hold: all layers in one module."""
@@ -61,14 +64,16 @@ def read_weights(path: Path) -> Weights:
     """
     check_there(path)
     try:
-        # weights_only refuses a pickle that would call any other code.
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with open_to_read(str(path)) as file:
+            content = read_saved(file, os.fstat(file.fileno()).st_size)
+    except OSError:  # which names the file
+        raise
     except pickle.UnpicklingError:
         raise InputError(
             f"{path}: holds other things than tensors and plain values, which might be code: it is"
             " not read; a file of pytorch-kaldi has model_par and optimizer_par alone"
         ) from None
-    except (RuntimeError, ValueError, EOFError, LookupError, TypeError, AttributeError) as error:
+    except Exception as error:  # many kinds for a damaged file
         message = " ".join(str(error).split())[:100]
         raise InputError(f"{path}: cannot be read as a file of pytorch-kaldi: {message}") from None
     state = content.get(NETWORK) if isinstance(content, Mapping) else None
@@ -84,11 +89,13 @@ def _sort(path: Path, tensors: Mapping[str, Tensor]) -> Weights:
     layers: dict[int, dict[str, Tensor]] = {}
     inputs: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
+        if not isinstance(name, str):
+            raise InputError(f"{path}: {NETWORK} has {name}, which is no name of a tensor")
         # Training on several GPUs puts `module.` before each name.
         name = name.removeprefix("module.")
         parts = name.split(".")
-        if not isinstance(tensor, Tensor):
-            raise InputError(f"{path}: {name} is no tensor")
+        if not isinstance(tensor, Tensor) or tensor.dtype not in TYPES:
+            raise InputError(f"{path}: {name[:60]} is no tensor of {' or '.join(map(str, TYPES))}")
         if not tensor.isfinite().all():
             raise InputError(
                 f"{path}: {name[:60]} has numbers that are not finite: the training diverged; take"

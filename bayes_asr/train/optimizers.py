@@ -4,11 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config.training_keys import TrainConfig
 
 FACTOR = "learning_rate_factor"  # key in a group of parameters: multiplies the rate of the group
+STATES = {
+    torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
+    torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"},
+    torch.optim.RMSprop: {"step", "square_avg"},
+}
+"""Entries that the state of a parameter has, by the kind of its optimizer, as torch names them."""
 
 
 class Optimizers:
@@ -43,10 +51,53 @@ class Optimizers:
         return states[0] if len(states) == 1 else {"several": states}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned; InputError where that is of other optimizers."""
         # One optimizer has its state itself, not a list of one.
-        for optimizer, state in zip(self._optimizers, saved.get("several", [saved]), strict=True):
+        states = saved.get("several", [saved])
+        if len(states) != len(self._optimizers) or not all(map(_fits, self._optimizers, states)):
+            raise InputError(
+                "the checkpoint holds the state of another optimizer than train.optimizer and the"
+                " network of the configuration have; start over with --new"
+            )
+        for optimizer, state in zip(self._optimizers, states, strict=True):
             optimizer.load_state_dict(state)
+
+
+def _fits(optimizer: torch.optim.Optimizer, saved: Any) -> bool:
+    """Whether a saved state is of the parameters of an optimizer, with options of its types."""
+    try:
+        groups, states = saved["param_groups"], saved["state"]
+        # torch numbers the parameters through all groups.
+        numbers = [group["params"] for group in optimizer.state_dict()["param_groups"]]
+        same_groups = [group["params"] for group in groups] == numbers
+        options = [
+            (value, group.get(name, value))
+            for now, group in zip(optimizer.param_groups, groups, strict=True)
+            for name, value in now.items()
+            if name != "params"
+        ]
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        pairs = [(parameters[number], state) for number, state in states.items()]
+        required = STATES.get(type(optimizer), set())
+        return (
+            same_groups
+            and all(_alike(*pair) for pair in options)
+            and all(required <= state.keys() for _, state in pairs)
+            and all(_is_of(value, p) for p, state in pairs for value in state.values())
+        )
+    except (LookupError, TypeError, AttributeError, ValueError):
+        return False
+
+
+def _alike(option: object, other: object) -> bool:
+    """Whether options are of one type; None is of any, and a whole number serves as a float."""
+    types = {type(option), type(other)} - {type(None)}
+    return len(types) < 2 or types == {int, float}
+
+
+def _is_of(value: Any, parameter: Tensor) -> bool:
+    """Whether a value of a state is one of a parameter: of its shape, a number, or none."""
+    return value is None or value.shape in (parameter.shape, ())
 
 
 def adam(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle
@@ -22,6 +23,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
@@ -30,7 +32,7 @@ from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.runs import checkpoint, record, state, tensorboard
 from bayes_asr.train.runs.directory import RunDirectory
 from bayes_asr.train.runs.history import read_history
-from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends, upgrade
+from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends
 from bayes_asr.train.speaker_adaptation import add_speaker_activations
 from bayes_asr.train.task_training import Regenerate, TaskTraining
 from bayes_asr.train.trainer import Trainer, TrainProgress, TrainState
@@ -115,7 +117,7 @@ def _train(
     sets = group.rank0_first(lambda: _open_sets(training, open_pipe, index))
     directory = RunDirectory(run, lock)
     directory.check_lock()  # reading the sets may have taken long enough to lose it
-    saved = group.broadcast(lambda: {} if new else upgrade(checkpoint.read_newest(run), run))
+    saved = group.broadcast(lambda: {} if new else checkpoint.read_newest(run))
     begin = (*begin, *config.train.init_from)
     state = _build_state(training, sets, directory, saved, begin, device, versions)
     criterion = training.build_criterion(state.network.log_priors)
@@ -182,6 +184,8 @@ def _build_state(
     # Weights are drawn right after the seed is set, so that they depend on it alone.
     torch.manual_seed(config.seed)
     model = components.draw_network(config.model, architecture).to(device)
+    if saved:
+        _check_weights(saved["model"], model, run.path)
     group.pool_statistics(model)
     initialization = Initialization() if saved else initialize_from(begin, model)
     speakers = add_speaker_activations(model, sets.train) if config.train.speaker_adaptive else None
@@ -219,6 +223,21 @@ def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> N
             raise InputError(
                 f"{run / checkpoint.LAST}: made for other data: its network has {noun} {trained},"
                 f" but these data need {needed}; start over with --new"
+            )
+
+
+def _check_weights(saved: Mapping[str, Tensor], model: AcousticModel, run: Path) -> None:
+    """InputError where a saved network has other weights than that of the configuration."""
+    old, now = (
+        {name: list(weights.shape) for name, weights in state.items()}
+        for state in (saved, model.state_dict())
+    )
+    for name in old | now:
+        if old.get(name) != now.get(name):
+            raise InputError(
+                f"{run / checkpoint.LAST}: of another network: its {name} has the size"
+                f" {old.get(name)}, and that of {checkpoint.CONFIG} {now.get(name)}; start over"
+                " with --new"
             )
 
 

@@ -1,5 +1,7 @@
 """Checkpoints: tensors and plain values only, so that loading one never runs code.
 
+One is read as its schema says (`schema`), or not at all.
+
 A run keeps `last.pt`, of its last complete epoch; `last.prev.pt`, the one before; and, while an
 epoch is trained, `unfinished.pt`. At every moment one of them is complete.
 """
@@ -8,15 +10,19 @@ import errno
 import io
 import os
 import pickle
-import zipfile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
 from bayes_asr.base.errors import InputError, is_lack_of_memory
 from bayes_asr.base.files import is_there, open_to_read, replacing
 from bayes_asr.base.log import LOGGER
+from bayes_asr.base.saved_tensors import read_saved
+from bayes_asr.config.merge import load_section
+from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.nn.architecture import upgrade_architecture
+from bayes_asr.train.runs import schema
 
 FORMAT = 2
 READABLE = (1, FORMAT)  # 1 is that of version 0.1
@@ -74,19 +80,29 @@ def read(path: Path) -> dict[str, Any]:
     OSError or MemoryError where the file may be whole, but cannot be read here and now.
     """
     try:
-        with open_to_read(str(path)) as file:  # once: torch makes a RuntimeError of a failure
-            _check_sums(file)
-            file.seek(0)
-            content = torch.load(file, map_location="cpu", weights_only=True)
+        with open_to_read(str(path)) as file:
+            content = read_saved(file, os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no checkpoint; train first") from None
-    except Exception as error:  # torch raises many kinds for a damaged file
+    except Exception as error:  # many kinds for a damaged file
         _raise_if_undamaged(path, error)
         raise DamagedError(f"{path}: cannot be read as a checkpoint: {_explain(error)}") from None
     if not isinstance(content, dict) or content.get("format") not in READABLE:
         raise InputError(
             f"{path}: not a checkpoint of format {FORMAT}; train again with this version"
         )
+    try:
+        content = _upgrade(content, path.parent)
+        schema.check_network(content)
+        if path.name != BEST:
+            schema.check_training(content)
+    except InputError:  # of config.yaml
+        raise
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        message = " ".join(str(error).split())
+        raise DamagedError(
+            f"{path}: does not hold the network that it describes: {message}; train it again"
+        ) from None
     return content
 
 
@@ -112,14 +128,6 @@ def _explain(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-def _check_sums(file: BinaryIO) -> None:
-    """Compare the bytes with their check sums (CRC-32 of the zip), which torch does not do."""
-    with zipfile.ZipFile(file) as content:
-        damaged = content.testzip()
-    if damaged:
-        raise zipfile.BadZipFile(f"the check sum of {damaged} is wrong")
-
-
 def read_newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
     """Read the checkpoint of a run that is furthest on; empty where there is none.
 
@@ -128,7 +136,7 @@ def read_newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
     readable, damaged = [], []
     for path in (run / name for name in names):
         try:
-            readable += [_upgrade_history(read(path))] if is_there(path) else []
+            readable += [read(path)] if is_there(path) else []
         except DamagedError as error:
             damaged.append(path)
             new_path = path.replace(path.with_name(f"{path.name}.damaged"))
@@ -150,10 +158,28 @@ def _position(content: dict[str, Any]) -> tuple[int, int, int]:
     return len(content["dev_errors"]), content.get("returns", 0), position
 
 
-def _upgrade_history(content: dict[str, Any]) -> dict[str, Any]:
-    """Content of a checkpoint as it is now, where an old one holds the whole history."""
-    if "history" not in content:
+def _upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
+    """Bring a checkpoint of `run` of version 0.1 to this version.
+
+    It held the whole history, and the front end was divided: normalisation by speaker, deltas and
+    context stood in the configuration alone.
+    """
+    if "history" in content:
+        history = content["history"]
+        errors = torch.tensor([entry["dev_error"] for entry in history], dtype=torch.float64)
+        content = content | {"dev_errors": errors, "entry": history[-1] if history else None}
+    if "front_ends" in content:
         return content
-    history = content["history"]
-    errors = torch.tensor([entry["dev_error"] for entry in history], dtype=torch.float64)
-    return content | {"dev_errors": errors, "entry": history[-1] if history else None}
+    moved = ("mean", "deviation", "frontend")
+    options = vars(load_section("features", [run / CONFIG]))
+    front_end = {
+        **options,
+        "mean": content["mean"],
+        "deviation": content["deviation"],
+        "sound": content.get("frontend"),
+    }
+    return {
+        **{key: value for key, value in content.items() if key not in moved},
+        "architecture": upgrade_architecture(content["architecture"]),
+        "front_ends": {FEATURES: front_end},
+    }

@@ -11,12 +11,10 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
-from bayes_asr.config.merge import load_section
-from bayes_asr.data.features.front_end import FEATURES, FrontEnd
-from bayes_asr.nn.architecture import upgrade_architecture
+from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.checkpoint import CONFIG, check_is_run
+from bayes_asr.train.runs.checkpoint import check_is_run
 from bayes_asr.train.runs.combination import FILE as COMBINATION
 
 
@@ -53,28 +51,18 @@ class TrainedNetwork:
 
     @classmethod
     def of_content(cls, content: Mapping[str, Any]) -> "TrainedNetwork":
-        """Network whose `content` this is, in no more memory than its weights take."""
-        # A damaged or hostile file may describe a network of any size: "meta" allocates nothing.
+        """Network whose `content` this is, in no more memory than its weights take.
+
+        content: one that `schema.check_network` lets pass.
+        """
         with torch.device("meta"):
             model = build_network(content["architecture"])
         # `assign` takes the tensors of the file themselves, in place of a copy.
         model.load_state_dict(content["model"], assign=True)
         front_ends = unpack_front_ends(content["front_ends"])
-        sizes = {name: front_end.size for name, front_end in front_ends.items()}
-        if sizes != model.architecture["streams"]:
-            raise ValueError(f"{sizes} values for inputs {model.architecture['streams']}")
         # Checkpoints of version 0.1 have the priors of the first head alone.
         priors = {model.outputs[0]: content["log_priors"], **content.get("other_log_priors", {})}
-        for name, head in zip(model.outputs, model.heads, strict=True):
-            if name in priors and tuple(priors[name].shape) != (head.out_features,):
-                num_priors = list(priors[name].shape)
-                raise ValueError(f"{num_priors} priors for {head.out_features} {name}")
-        speakers = content.get("speakers", {})
-        for speaker, values in speakers.items():
-            _check_speaker(speaker, values, model)
-        classes = tuple(content.get("classes", ()))
-        if len(classes) not in (0, len(content["log_priors"])):
-            raise ValueError(f"{len(classes)} classes for {len(content['log_priors'])} outputs")
+        speakers, classes = content.get("speakers", {}), tuple(content.get("classes", ()))
         return cls(model, front_ends, priors.pop(model.outputs[0]), priors, speakers, classes)
 
     def find_log_priors(self, head: str) -> Tensor:
@@ -93,14 +81,6 @@ class TrainedNetwork:
         return TrainedNetwork(
             part, front_ends, log_priors, speakers=self.speakers, classes=self.classes
         )
-
-
-def _check_speaker(speaker: str, values: Mapping[str, Tensor], model: AcousticModel) -> None:
-    """ValueError unless a speaker has values of all parameters of activations."""
-    expected = {name: p.shape for name, p in model.activation_parameters.items()}
-    shapes = {name: value.shape for name, value in values.items()}
-    if shapes != expected:
-        raise ValueError(f"{speaker} has {len(shapes)} tensors for {len(expected)} of activations")
 
 
 def unpack_front_ends(content: Mapping[str, Mapping[str, Any]]) -> dict[str, FrontEnd]:
@@ -130,44 +110,4 @@ def read_network(run: Path) -> TrainedNetwork:
             f"{run}: combines the networks of other runs ({COMBINATION}); name one of these, or"
             " give it to forward, decode, score and report, or bayes_asr.load"
         )
-    content = checkpoint.read(run / checkpoint.BEST)
-    # A file of plain values that was changed by hand can fail in any of these ways.
-    try:
-        return TrainedNetwork.of_content(upgrade(content, run))
-    except InputError:
-        raise
-    except (
-        RuntimeError,
-        TypeError,
-        AttributeError,
-        LookupError,
-        ValueError,
-        ArithmeticError,
-    ) as error:
-        raise InputError(
-            f"{run / checkpoint.BEST}: does not hold the network that it describes"
-            f" ({' '.join(str(error).split())[:100]}); train it again"
-        ) from None
-
-
-def upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
-    """Bring a checkpoint of `run` of version 0.1 to this version; {} stays.
-
-    The front end was divided then: normalisation by speaker, deltas and context stood in the
-    configuration alone.
-    """
-    if "front_ends" in content or not content:
-        return content
-    moved = ("mean", "deviation", "frontend")
-    options = vars(load_section("features", [run / CONFIG]))
-    front_end = {
-        **options,
-        "mean": content["mean"],
-        "deviation": content["deviation"],
-        "sound": content.get("frontend"),
-    }
-    return {
-        **{key: value for key, value in content.items() if key not in moved},
-        "architecture": upgrade_architecture(content["architecture"]),
-        "front_ends": {FEATURES: front_end},
-    }
+    return TrainedNetwork.of_content(checkpoint.read(run / checkpoint.BEST))
