@@ -14,8 +14,7 @@ import pandas as pd
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.config.merge import load
-from bayes_asr.evaluate.report.details import NOTHING, Key
-from bayes_asr.evaluate.report.runs import ReportedSystem, Run
+from bayes_asr.evaluate.report.runs import NOTHING, Key, ReportedSystem, Run
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import pool
 from bayes_asr.evaluate.score.statistics import beta_of_runs

@@ -8,16 +8,10 @@ import numpy as np
 import pandas as pd
 
 from bayes_asr.base.errors import printable
-from bayes_asr.evaluate.report.runs import ReportedSystem
+from bayes_asr.evaluate.report.runs import NOTHING, Key, ReportedSystem
 from bayes_asr.evaluate.report.table import NONE
 from bayes_asr.evaluate.score.counts import Edit, ErrorCounts
 from bayes_asr.evaluate.score.scores import Score
-
-NOTHING = "–"
-"""What an inserted token stands against, and what a deleted one became."""
-
-Key = tuple[str, str]
-"""Set and convention."""
 
 
 def tabulate_speakers(systems: Sequence[ReportedSystem], key: Key) -> pd.DataFrame:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.evaluate.report.details import Key
-from bayes_asr.evaluate.report.runs import ReportedSystem
+from bayes_asr.evaluate.report.runs import Key, ReportedSystem
 from bayes_asr.evaluate.report.table import as_markdown, as_text, escape_markdown
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
 

@@ -22,7 +22,6 @@ from bayes_asr.evaluate.report.charts import (
 )
 from bayes_asr.evaluate.report.configurations import tabulate_configurations
 from bayes_asr.evaluate.report.details import (
-    Key,
     count_confusions,
     find_wrong,
     iter_edits,
@@ -32,7 +31,7 @@ from bayes_asr.evaluate.report.details import (
 )
 from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.evaluate.report.hypotheses import Answers
-from bayes_asr.evaluate.report.runs import ReportedSystem
+from bayes_asr.evaluate.report.runs import Key, ReportedSystem
 from bayes_asr.evaluate.report.table import (
     NONE,
     as_latex,

@@ -20,6 +20,11 @@ from bayes_asr.kaldi_io.side_files import check, read_history, read_json, take
 
 SETS = ("dev", "test")
 CURVES = ("epoch", "train_error", "dev_error")  # in each line of the history
+NOTHING = "–"
+"""What an inserted token stands against, and what a deleted one became."""
+
+Key = tuple[str, str]
+"""Set and convention."""
 
 
 @dataclass(frozen=True)
