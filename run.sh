@@ -8,7 +8,7 @@
 #   --kaldi-dir DIR    start from this Kaldi experiment (its data/ and exp/) instead of stages 0 to 2
 #   --corpus DIR       the corpus as its publisher lays it out, for recipes that prepare one
 #   --config FILE...   a configuration on top of the recipe's, may be repeated; the last one names the runs
-#   --set KEY=VALUE... a value on top of these, may be repeated: --set model.layers=2
+#   --set KEY=VALUE... values on top of these, may be repeated: --set model.layers=2 model.units=64
 #   --out DIR          everything is written below DIR (default: exp/RECIPE)
 #   --stage N          first stage (default: 0)
 #   --stop-stage N     last stage (default: 7)
@@ -24,7 +24,8 @@
 # Stages: 0 data, 1 features, 2 alignments, 3 train, 4 forward, 5 decode, 6 score, 7 report. 1 and 2 train GMMs,
 # Kaldi's where KALDI_ROOT is set or a path.sh is here, ours elsewhere. mini has no use for them. language and commands
 # classify utterances in stages 4 to 6. Networks with a decoder write their labels in stages 4 and 5.
-# Results: OUT/CONFIG/seedN/score_{dev,test}.json; the last lines printed are the table of error rates.
+# Results: OUT/CONFIG/seedN/score_{dev,test}.json; the last lines printed are the table of error rates. Beside them, on
+# standard error, come the times of the stages and what to do next.
 # e.g. ./run.sh --recipe timit --corpus /corpora/TIMIT
 #      ./run.sh --recipe timit --kaldi-dir ~/kaldi/egs/timit/s5 --seeds 3
 set -euo pipefail
@@ -175,10 +176,25 @@ done
 
 # Stage 7: the table of all runs; of an experiment its systems and the GMMs, whose rate they are to beat.
 if ((stage <= 7 && stop_stage >= 7)); then
-    compared=("$out")
+    compared=("$out") report=$out/report
     if [[ -n $experiment ]]; then
         mapfile -t compared < <(ask compared --out="$out") && wait $!
+        report=${compared[-1]}
         [[ $alignments != gmm ]] || compared=("$out/gmm" "${compared[@]}")
     fi
     run_stage 7 report "$out" -- bayes-asr report "${compared[@]}"
+fi
+
+# For people alone: the last lines of standard output are the table.
+list_times >&2
+if ((stop_stage >= 7)); then
+    {
+        [[ -z ${activation:-} ]] || advise "$activation" 'in each new shell, before bayes-asr'
+        # Whose features can be made of a new file; Kaldi's and fMLLR cannot.
+        if [[ $recogniser != classify && ($alignments == @(prepared|without_gmm) || $features == fbank) ]]; then
+            advise "bayes-asr transcribe $(from_here "$out/$system/seed1") FILE..." 'the words of recordings'
+        fi
+        echo "Open $(from_here "$report/report.html") in a browser"
+        [[ ! -f $root/docs/first-steps.md ]] || echo "Further: $(from_here "$root/docs/first-steps.md")"
+    } >&2
 fi

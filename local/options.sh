@@ -3,8 +3,8 @@
 # As Kaldi's utils/parse_options.sh, but that what is declared is what the header says of it.
 #
 # A header line `#   --some-name VALUE  what it means` declares an option and the variable some_name, which the
-# script sets to its default. VALUE is in upper case: N is a number; `VALUE...` may be repeated, its variable is
-# an array. Without VALUE the option is a switch, its variable becomes "true".
+# script sets to its default. VALUE is in upper case: N is a number; `VALUE...` may be several and be repeated, its
+# variable is an array. Without VALUE the option is a switch, its variable becomes "true".
 
 if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
     echo "bash 4.4 or newer is needed, this is $BASH_VERSION" >&2
@@ -34,7 +34,7 @@ print_header() {
 # then set, by default too, as --NAME=VALUE.
 parse_options() {
     local -A value_of=()
-    local name value rest
+    local name value rest joined
     while read -r name value rest; do
         [[ $name != --* ]] && continue
         [[ $value =~ ^[A-Z|=]+(\.\.\.)?$ ]] || value=
@@ -42,6 +42,7 @@ parse_options() {
     done < <(print_header)
 
     while (($#)); do
+        joined=''
         case $1 in
             --help | -h)
                 print_header
@@ -50,6 +51,7 @@ parse_options() {
             --*=*)
                 [[ -n ${value_of[${1%%=*}]-VALUE} ]] || refuse "${1%%=*} takes no value"
                 set -- "${1%%=*}" "${1#*=}" "${@:2}"
+                joined=true
                 ;;
             --?*) ;;
             *) refuse "'$1' is not an option (--help lists them)" ;;
@@ -66,8 +68,14 @@ parse_options() {
         fi
         [[ $# -gt 0 && $1 != --* ]] || refuse "--$name needs a value: --$name ${value%...}"
         [[ $value != N || $1 =~ ^(0|[1-9][0-9]{0,8})$ ]] || refuse "--$name needs a number, not '$1'"
-        if [[ $value == *... ]]; then option+=("$1"); else option=$1; fi
-        shift
+        if [[ $value != *... ]]; then
+            option=$1 && shift
+            continue
+        fi
+        option+=("$1") && shift
+        while [[ -z $joined && $# -gt 0 && $1 != -* ]]; do # `--NAME=VALUE` has one
+            option+=("$1") && shift
+        done
     done
 
     options=()

@@ -1,9 +1,14 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154  # run.sh reads $activation
 # Makes the Python environment that the scripts run in, once.
 # The script that reads this sets $root, the folder of this checkout, and parse_options $options.
 : "${root:?}"
 
 oldest_python='3.11'
+
+# from_here PATH: the path from the working directory where it lies below it, in the shell's spelling.
+from_here() {
+    printf '%q\n' "${1#"$PWD"/}"
+}
 
 # fail MESSAGE...: stop with one line for each message.
 fail() {
@@ -56,11 +61,14 @@ active_environment() {
     fi
 }
 
-# find_environment: set $environment to the active environment, or to .venv here, which is made if need be.
+# find_environment: set $environment to the active environment, or to .venv here, which is made if need be, and
+# $activation to the command that makes it the active one, if it is not.
 find_environment() {
     environment=$(active_environment)
+    activation=''
     if [[ -z $environment ]]; then
         environment=$root/.venv
+        activation="source $(from_here "$environment/bin/activate")"
         "$environment/bin/python" -c 'import pip' 2>/dev/null || make_environment "$environment"
     fi
     new_enough "$environment/bin/python" ||

@@ -17,15 +17,26 @@ recipe_file() {
 
 # recipe_scripts: the paths of the recipe's Python scripts, which stage 0 reads as it reads data.
 recipe_scripts() {
-    local folder script
+    local folder file
     for folder in "${recipe_folders[@]}"; do
-        for script in "$folder"/[!.]*.py; do
-            [[ ! -f $script ]] || echo "${script##*/}"
+        for file in "$folder"/[!.]*.py; do
+            [[ ! -f $file ]] || echo "${file##*/}"
         done
-    done | LC_ALL=C sort -u | while read -r script; do
-        recipe_file "$script"
+    done | LC_ALL=C sort -u | while read -r file; do
+        recipe_file "$file"
     done
 }
+
+# What a command prints goes into a log too, so it prints to no terminal: its bars go to this one.
+[[ ! -t 2 ]] || BAYES_ASR_TERMINAL=$(tty <&2)
+export BAYES_ASR_TERMINAL
+
+# Commands, which may be such scripts themselves, see here whose options the user has.
+outer_script=${BAYES_ASR_STAGE_OF:-}
+export BAYES_ASR_STAGE_OF=${outer_script:-${script-}}
+
+declare -A seconds_of=() # by stage, without the set that it is about
+titles=()                # of seconds_of, in the order of the stages
 
 # run_logged LOG COMMAND...: run a command, adding what it prints to LOG. It runs beside this shell, which can so pass
 # on that it is to end, and waits until the command has saved what it will. SIGINT, which bash lets such commands
@@ -68,9 +79,10 @@ stamp() {
 # run_stage STAGES NAME FOLDER [FILE...] -- COMMAND...: run the command of a stage (`3`) or of several (`0-2`), if
 # it was asked for; what it prints is added to FOLDER/log/NAME.log. FILEs are what it reads and writes: while they and
 # the command are what they were when it last succeeded, it is complete and not repeated. Without FILEs the command
-# decides that itself. A failure stops everything with the command's own status.
+# decides that itself. A failure stops everything with the command's own status; of stages within a stage the outer
+# one says so.
 run_stage() {
-    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done files=() status=0
+    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done files=() status=0 start
     shift 3
     while [[ $1 != -- ]]; do
         files+=("$1") && shift
@@ -83,13 +95,44 @@ run_stage() {
         return
     fi
     { printf '[%(%F %T)T] %s:' -1 "$title" && printf ' %q' "$@" && echo; } | tee -a "$log"
+    start=$SECONDS
     run_logged "$log" "$@" || status=$?
     if ((status != 0)); then
-        echo "Stage $first ($title) failed with status $status; its log is $log" >&2
+        [[ -n $outer_script ]] || report_failure "$first ($title)" "$status" "$log"
         exit "$status"
     fi
+    [[ -n ${seconds_of[${title%%_*}]:-} ]] || titles+=("${title%%_*}")
+    ((seconds_of[${title%%_*}] += SECONDS - start, 1))
     if ((${#files[@]})); then
         stamp "${files[@]}" -- "$@" >"$done.new"
         mv "$done.new" "$done"
     fi
+}
+
+# report_failure STAGE STATUS LOG: say that a stage has not succeeded; 128 and a signal is somebody's wish.
+report_failure() {
+    local what="failed with status $2"
+    case $2 in
+        129 | 130 | 143) what="was interrupted (status $2); the same command goes on from there" ;;
+    esac
+    echo "Stage $1 $what; its log is $3" >&2
+}
+
+# duration SECONDS: hours, minutes and seconds.
+duration() {
+    printf '%d:%02d:%02d' $(($1 / 3600)) $(($1 / 60 % 60)) $(($1 % 60))
+}
+
+# list_times: the time since the script began, and that of each stage which was not complete.
+list_times() {
+    local title times=''
+    for title in "${titles[@]}"; do
+        times+=", $title $(duration "${seconds_of[$title]}")"
+    done
+    echo "Took $(duration "$SECONDS")${times:+: ${times#, }}"
+}
+
+# advise COMMAND WHAT: a command to go on with, and what it is for.
+advise() {
+    printf '%-60s # %s\n' "$1" "$2"
 }

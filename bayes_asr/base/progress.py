@@ -1,17 +1,21 @@
 """Progress of a long piece of work: a bar on a terminal, in a log a line now and then."""
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
 from datetime import timedelta
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TextIO, TypeVar
 
 from tqdm import tqdm
 
 from bayes_asr.base.log import LOGGER
 
 SOONEST, LATEST = 20.0, 600.0  # seconds between two lines; between them, one for each tenth
+TERMINAL = "BAYES_ASR_TERMINAL"
+"""A variable that names the terminal of who reads standard error through a pipe, as of run.sh."""
+
 Item = TypeVar("Item")
 
 
@@ -26,13 +30,16 @@ class Progress:
         self._initial, self._start = initial, time.monotonic()
         self._said, self._tenth = self._start, 0
         on_terminal = sys.stderr.isatty()
+        # Behind a pipe the bar goes round it, and lines go through it.
+        self._terminal = None if on_terminal or not shown else _open_terminal()
         self._bar = tqdm(
+            file=self._terminal,
             total=total,
             initial=initial,
             desc=what,
             unit=unit,
             leave=False,
-            disable=not (shown and on_terminal),
+            disable=not shown or not (on_terminal or self._terminal),
         )
         self._lines = shown and not on_terminal
 
@@ -48,6 +55,8 @@ class Progress:
     ) -> None:
         """Take the bar away."""
         self._bar.close()
+        if self._terminal:
+            self._terminal.close()
 
     def advance(self, **figures: str) -> None:
         """One unit more is done; figures: what else to show."""
@@ -56,6 +65,7 @@ class Progress:
         if figures:
             self._bar.set_postfix(figures)
         if self._lines and self._is_due():
+            self._bar.clear()
             shown = "".join(f", {name} {value}" for name, value in figures.items())
             LOGGER.info("%s: %s%s", self.what, self._describe(), shown)
 
@@ -77,8 +87,26 @@ class Progress:
             return f"{self.done} {self.unit}"
         # Units done before this start took no time of this process.
         pace = (time.monotonic() - self._start) / (self.done - self._initial)
-        remaining = format_seconds(pace * (self.total - self.done))
+        remaining = format_seconds(pace * max(0, self.total - self.done))
         return f"{self.done} of {self.total} {self.unit}, {remaining} left"
+
+
+def _open_terminal() -> TextIO | None:
+    """The terminal that `TERMINAL` names; None where there is none, or not any longer."""
+    try:
+        # Nothing is made or emptied where the name is not that of a terminal.
+        file = open(  # noqa: SIM115 - closed with the bar
+            os.environ[TERMINAL],
+            "w",
+            encoding="utf-8",
+            opener=lambda name, _: os.open(name, os.O_WRONLY | os.O_NOCTTY),
+        )
+    except (KeyError, OSError):
+        return None
+    if file.isatty():
+        return file
+    file.close()
+    return None
 
 
 def follow(

@@ -1,6 +1,8 @@
 """Progress in a log: not too often, not too seldom, with the time that is left."""
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +82,32 @@ def test_items_pass_and_unknown_totals_are_counted(clock: Clock, messages: Any) 
 
     assert list(follow(items(), "work")) == [0, 1, 2]
     assert lines(messages()) == ["1 utt", "2 utt", "3 utt"]
+
+
+def test_bar_goes_round_a_pipe_to_the_terminal_that_a_script_names(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, messages: Any, tmp_path: Path
+) -> None:
+    """The log has its lines all the same; a file that is no terminal is left as it is."""
+    ours, theirs = os.openpty()
+    monkeypatch.setenv(progress.TERMINAL, os.ttyname(theirs))
+    list(follow(range(3), "work"))
+    bar = os.read(ours, 10_000).decode()
+    assert "work:   0%" in bar
+    assert "0/3" in bar
+    with Progress("work", "batches", 200) as shown:
+        for _ in range(200):
+            clock.now += 10
+            shown.advance()
+    assert len(lines(messages())) == 9
+    os.close(theirs)
+    os.close(ours)
+    file, absent = tmp_path / "no terminal", tmp_path / "absent"
+    file.write_text("text")
+    for name in (file, absent):
+        monkeypatch.setenv(progress.TERMINAL, str(name))
+        list(follow(range(3), "work"))
+    assert file.read_text() == "text"
+    assert not absent.exists()
 
 
 def test_epochs_say_how_long_the_run_will_take(

@@ -96,6 +96,24 @@ def test_mistakes_are_refused_in_one_line(
     assert not (checkout.folder / "exp").exists()
 
 
+def test_an_option_that_may_be_repeated_takes_several_values(checkout: Checkout) -> None:
+    """As those of the verbs; `--NAME=VALUE` has one value."""
+    words = ("--set", "train.epochs=1", "model.units=2", "--nj", "3", "--set=model.layers=4")
+    words += ("--config", "x.yaml", "y.yaml")
+    for name in ("x.yaml", "y.yaml"):
+        (checkout.folder / name).touch()
+    made = ("--recipe", "given", "--kaldi-dir", ".", "--stop-stage", "3")
+    done = checkout.run("./run.sh", *made, *words)
+    assert done.returncode == 0, done.stderr
+    (train,) = (call for call in checkout.calls("bayes-asr") if call[0] == "train")
+    assert train[2:4] == ["x.yaml", "y.yaml"]
+    assert [word.removeprefix("--set=") for word in train if re.match("--set=[mt]", word)] == [
+        *("train.epochs=1", "model.units=2", "model.layers=4"),
+    ]
+    refused = checkout.run("./run.sh", *made, "--set=train.epochs=1", "model.units=2")
+    assert "'model.units=2' is not an option" in refused.stderr
+
+
 def test_an_experiment_trains_each_of_its_systems_and_compares_them(checkout: Checkout) -> None:
     small = checkout.folder / "small.yaml"
     small.touch()

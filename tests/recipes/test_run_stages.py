@@ -1,8 +1,10 @@
 """run.sh: the stages of recipes, with Kaldi and without, failing, interrupted and complete."""
 
 import os
+import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -283,7 +285,65 @@ def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -
     done = checkout.run("./run.sh", "--recipe", "given", "--kaldi-dir", ".")
     assert done.returncode == 143
     assert done.stdout.endswith("saved\n")
-    assert "Stage 3 (train) failed with status 143" in done.stderr
+    assert "Stage 3 (train) was interrupted (status 143); the same command goes on" in done.stderr
+
+
+def test_stage_inside_a_stage_fails_once(checkout: Checkout) -> None:
+    """The user has run.sh, so stages and options are spoken of as it has them."""
+    inner = (
+        'set -euo pipefail\nscript=gmm.sh\n. "${0%/*}/stages.sh"\nstage=0 stop_stage=8 force=\n'
+        'run_stage 3 gmm_tri1 "$PWD" -- bash -c \'echo "options of $BAYES_ASR_STAGE_OF"; exit 4\'\n'
+    )
+    executable(checkout.folder / "local/gmm.sh", f"#!/usr/bin/env bash\n{inner}")
+    done = checkout.run(*GMM, "--stage", "2", KALDI_ROOT="")
+    assert done.returncode == 4
+    assert "options of run.sh" in done.stdout
+    said = done.stdout + done.stderr
+    assert said.count("failed with status 4") == 1
+    assert "Stage 2 (language) failed with status 4; its log is" in done.stderr
+
+
+def test_end_tells_the_times_and_what_comes_next(checkout: Checkout) -> None:
+    """On standard error, as the table ends standard output."""
+    done = checkout.run("./run.sh", "--recipe", "made")
+    assert done.returncode == 0, done.stderr
+    steps = ("prepare", "doctor", "train", "forward", "decode", "score", "report")
+    times = ", ".join(f"{step} 0:00:0[0-9]" for step in steps)
+    took, transcribe, report = done.stderr.splitlines()
+    assert re.fullmatch(f"Took 0:00:[0-9]{{2}}: {times}", took)
+    assert transcribe.startswith("bayes-asr transcribe exp/made/made/seed1 FILE...  ")
+    assert report == "Open exp/made/report/report.html in a browser"
+    again = checkout.run("./run.sh", "--recipe", "made", "--stage", "4", "--stop-stage", "6")
+    assert re.fullmatch("Took 0:00:[0-9]{2}\n", again.stderr), "all was complete"
+    pair = checkout.run("./run.sh", "--recipe", "made", "--experiment", "pair")
+    assert "Open exp/made/report_pair/report.html in a browser" in pair.stderr
+    checkout.run(*GMM[:-2], KALDI_ROOT="")
+    assert "transcribe" not in checkout.run(*GMM[:-2], KALDI_ROOT="").stderr
+
+
+def test_bars_go_to_the_terminal_of_the_script(checkout: Checkout) -> None:
+    """Through tee there is none; where the script has none, neither has the command."""
+    executable(
+        checkout.environment / "bin" / "bayes-asr",
+        '#!/usr/bin/env bash\necho "bars go to ${BAYES_ASR_TERMINAL-nowhere}"\n',
+    )
+    command = ("./run.sh", "--recipe", "given", "--kaldi-dir", ".")
+    assert "bars go to nowhere\n" in checkout.run(*command).stdout
+    ours, theirs = os.openpty()
+    try:
+        variables = os.environ | checkout.variables
+        done = subprocess.run(
+            command,
+            cwd=checkout.folder,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+        )
+        assert f"bars go to {os.ttyname(theirs)}\n" in done.stdout
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
@@ -308,7 +368,7 @@ def test_signal_to_all_processes_lets_the_stage_save(
     rest, _ = process.communicate()
     assert process.returncode == status
     assert "saved\n" in rest
-    assert f"Stage 3 (train) failed with status {status}" in rest
+    assert f"Stage 3 (train) was interrupted (status {status}); the same command goes on" in rest
     log = checkout.folder / "exp/given/given/seed1/log/train.log"
     said = log.read_text()  # bash may say of the sleep that SIGHUP ended it
     assert "begun\n" in said

@@ -17,6 +17,7 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, Decoder, DecodeSummary
 from bayes_asr.decode.search.kaldi import KaldiDecoder
 from bayes_asr.decode.search.search_record import RECORD, Record, describe_search, write_record
+from bayes_asr.decode.search.utterances import count_listed
 from bayes_asr.decode.search.workers import EmbeddedDecoder, start_decoding
 from bayes_asr.kaldi_io.text import WordSymbols, write_text
 
@@ -75,7 +76,8 @@ def write_decoding(
     symbols = WordSymbols(job.graph / "words.txt")
     summary, results = DecodeSummary(), []
     with alone_in(out), _scratch(out) as scratch:
-        for decoded in follow(decoder.decode(job, scratch), "decode"):
+        decoding = decoder.decode(job, scratch)
+        for decoded in follow(decoding, "decode", total=count_listed(job.loglikes)):
             count(summary, decoded)
             results.append(decoded)
         # All files appear at once, those of an earlier decoding go with them.

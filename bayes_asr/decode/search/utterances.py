@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.ark import read_matrix
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.rxfilename import RSPECIFIER
+from bayes_asr.kaldi_io.rxfilename import RSPECIFIER, split_rspecifier
 from bayes_asr.kaldi_io.text import read_scp
 
 Loglikes = np.ndarray | InputError  # what reading an utterance gave
@@ -34,6 +34,19 @@ def read_utterances(source: str, graph: DecodingGraph) -> Iterator[tuple[str, Lo
         yield utt, loglikes
     if empty:
         raise InputError(f"{source}: holds no utterance to decode")
+
+
+def count_listed(source: str) -> int | None:
+    """The number of utterances by an scp, or by the one beside an archive; None without one.
+
+    For progress alone: nothing says that an scp lists all of the archive beside it.
+    """
+    path = Path(source if is_index(source) else split_rspecifier(source)[1]).with_suffix(".scp")
+    try:
+        with path.open("rb") as lines:
+            return sum(1 for _ in lines)
+    except OSError:
+        return None
 
 
 def is_index(source: str) -> bool:

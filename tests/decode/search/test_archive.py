@@ -19,6 +19,7 @@ from bayes_asr.decode.search import workers
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.options import KALDI_DEFAULTS, UNLIMITED, SearchOptions
+from bayes_asr.decode.search.utterances import count_listed
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
@@ -85,6 +86,15 @@ def test_every_file_holds_every_utterance_in_order(graph: Path) -> None:
     assert [utt for utt, _ in iter_lattices(out / "lat.1.gz")] == ["zz", "a", "m"]
     assert (summary.utterances, summary.frames) == (4, 16)
     assert (summary.empty, summary.partial, summary.failed) == (["short"], [], [])
+
+
+def test_archive_with_an_index_beside_it_has_a_length(tmp_path: Path) -> None:
+    """The bar of decode, which reads the archive of forward."""
+    ark, scp = tmp_path / "loglikes.ark", tmp_path / "loglikes.scp"
+    write_matrices([(name, np.zeros((2, 3))) for name in "abc"], ark, scp)
+    assert [count_listed(name) for name in (str(ark), f"ark:{ark}", str(scp))] == [3, 3, 3]
+    scp.unlink()
+    assert count_listed(str(ark)) is None
 
 
 def test_partial_words_are_counted_and_named(graph: Path, caplog: pytest.LogCaptureFixture) -> None:
