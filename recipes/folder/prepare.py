@@ -11,27 +11,43 @@ import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may co
 # isort: split
 import argparse
 import sys
-import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.decode.graph.lexicon import read_lexicon
-from bayes_asr.decode.graph.ngram import estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.base.errors import InputError, complaint, name_some
+from bayes_asr.decode.graph.dictionary import SUFFIXES
+from bayes_asr.decode.graph.lexicon import Pronunciation, number_words, read_lexicon
+from bayes_asr.decode.graph.ngram import (
+    MARK,
+    NgramModel,
+    build_grammar_fst,
+    estimate_witten_bell,
+    read_arpa,
+    write_arpa,
+)
+from bayes_asr.decode.graph.transducers import BACKOFF
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import (
-    read_mapping,
-    read_text,
-    write_dictionary,
-    write_mapping,
-    write_speakers,
-    write_text,
+from bayes_asr.kaldi_io.marks import refuse_marks
+from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
+from bayes_asr.recipe.folder.check import Check
+from bayes_asr.recipe.folder.sounds import name_sounds, refuse_missing_text
+from bayes_asr.recipe.folder.spelling import (
+    Spell,
+    compose,
+    describe_shares,
+    fold,
+    respell,
+    spell_by_letters,
+)
+from bayes_asr.recipe.folder.utterances import (
+    Utterance,
+    describe_wordless,
+    find_utterances,
+    read_transcripts,
 )
 
-SOUND = {".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"}
+TABLES = ("text", "utt2spk", "dev", "test", "lexicon.txt", "lm.arpa")
 UNKNOWN, SILENCE, NOISE = "<UNK>", "SIL", "SPN"
 SETS = ("train", "dev", "test")
 SHARE = 0.1  # of the utterances: dev and test, where nobody listed them
@@ -39,48 +55,41 @@ ORDER = 3  # of the language model
 MOST_UNKNOWN = 0.5  # of the words of train: more are a lexicon of another spelling
 
 Lexicon = list[tuple[str, tuple[str, ...]]]
-
-
-@dataclass(frozen=True)
-class Utterance:
-    """A sound file: `name` is what `text` calls it."""
-
-    name: str
-    speaker: str
-    words: tuple[str, ...]
-    file: Path
-
-    @property
-    def key(self) -> str:
-        """The name in Kaldi's tables, which want it to begin with the speaker."""
-        name = self.name.replace("/", "-")
-        return name if name.startswith(self.speaker) else f"{self.speaker}-{name}"
+Sets = dict[str, list[Utterance]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prepare everything below --out; return 0, or 1 after one line that says what is wrong."""
+    """Prepare everything below --out; return 0, or 1 after a line for each thing that is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--corpus", type=Path, required=True, help="folder with sound and text")
     parser.add_argument("--out", type=Path, default=Path("exp/folder"), help="default %(default)s")
+    parser.add_argument(
+        "--fold", action="store_true", help="words in lower case, without punctuation at their ends"
+    )
     args = parser.parse_args(argv)
+    errors: Sequence[Exception] = ()
     try:
-        prepare(args.corpus.resolve(), args.out)
+        prepare(args.corpus.resolve(), args.out, fold if args.fold else compose)
     except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        errors = [error]
+    except ExceptionGroup as group:
+        errors = group.exceptions
+    for error in errors:
+        print(f"{parser.prog}: error: {complaint(error)}", file=sys.stderr)
+    return 1 if errors else 0
 
 
-def prepare(corpus: Path, out: Path) -> None:
-    """Write data/{train,dev,test}, data/local/dict and data/local/lm.arpa below `out`."""
-    known = find_utterances(corpus)
-    sets = split(known, corpus)
-    lexicon = find_lexicon(corpus, sets["train"])
+def prepare(corpus: Path, out: Path, spell: Spell) -> None:
+    """Write data/{train,dev,test}, data/local/dict and data/local/lm.arpa below `out`.
+
+    Raises an ExceptionGroup of all that is wrong with the corpus, before anything is written.
+    """
+    sets, lexicon, model = inspect(corpus, spell)
     vocabulary = {word for word, _ in lexicon}
     for name, members in sets.items():
         write_data(members, out / "data" / name)
         print(f"{name}: {describe(members, vocabulary)}")
-    refuse_other_spelling(corpus, sets["train"], vocabulary)
+    announce(corpus, [utt for members in sets.values() for utt in members], spell)
     # Where train has no unknown word there is no sound from which to learn a phone for them.
     unknown = NOISE if unknown_words(sets["train"], vocabulary) else SILENCE
     phones = sorted({phone for _, spelled in lexicon for phone in spelled} - {SILENCE})
@@ -91,113 +100,63 @@ def prepare(corpus: Path, out: Path) -> None:
         silence=sorted({SILENCE, unknown}),
         questions=[[SILENCE], phones],
     )
-    if (corpus / "lm.arpa").is_file():
-        model = read_arpa(corpus / "lm.arpa")
-        print(f"language model: {corpus / 'lm.arpa'}")
-    else:
+    if model is None:
         transcripts = (utt.words for utt in sets["train"])
         model = estimate_witten_bell(transcripts, ORDER, sorted(vocabulary))
         print(f"language model: a {ORDER}-gram of the words of train (no lm.arpa)")
     write_arpa(model, local / "lm.arpa")
 
 
-def find_utterances(corpus: Path) -> list[Utterance]:
-    """The files that `text` names, in byte order of their keys."""
-    refuse_spaces(corpus)
-    texts = read_text(corpus / "text")
-    files = find_files(corpus, texts)
-    by_file = corpus / "utt2spk"
-    spoken = read_mapping(by_file) if by_file.is_file() else None
-    strangers = sorted(texts.keys() - spoken.keys()) if spoken is not None else []
-    if strangers:
-        raise InputError(
-            f"{by_file}: no speaker for {len(strangers)} of {len(texts)} names of"
-            f" {corpus / 'text'}, the first is {strangers[0]}; add them"
+def inspect(corpus: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | None]:
+    """The sets, the lexicon and the language model of a corpus, the last where one is given.
+
+    Text, sound, lexicon and language model are held against each other. Raises an ExceptionGroup.
+    """
+    check = Check()
+    tables = {name: corpus / name for name in TABLES if (corpus / name).is_file()}
+    for table in tables.values():
+        check.attempt(refuse_marks, table)
+    check.attempt(refuse_missing_text, corpus)
+    sounds = check.attempt(name_sounds, corpus)
+    transcripts = check.attempt(read_transcripts, corpus, spell) if "text" in tables else None
+    lexicon, model = None, None
+    if "lexicon.txt" in tables:
+        lexicon = check.attempt(read_own_lexicon, tables["lexicon.txt"], spell)
+    if "lm.arpa" in tables:
+        model = check.attempt(read_own_model, tables["lm.arpa"], spell)
+    sets: Sets = {}
+    if transcripts and sounds:
+        utterances = check.attempt(find_utterances, corpus, transcripts, sounds)
+        sets = check.attempt(split, utterances, corpus) or {} if utterances else {}
+    if sets and "lexicon.txt" not in tables:
+        lexicon = check.attempt(make_lexicon, corpus, sets["train"])
+    elif sets and lexicon:
+        check.attempt(refuse_other_spelling, corpus, sets["train"], {word for word, _ in lexicon})
+    if lexicon and model:
+        check.attempt(refuse_other_words, model, lexicon)
+    check.settle()
+    return sets, lexicon or [], model
+
+
+def announce(corpus: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
+    """Say what may not be meant: no words, marks, words that case or punctuation sets apart."""
+    text = corpus / "text"
+    if wordless := describe_wordless(utterances):
+        print(f"{text}: {wordless}")
+    words = [word for utt in utterances for word in utt.words]
+    marks = sorted({word for word in words if MARK.fullmatch(word) and word != UNKNOWN})
+    if marks:
+        print(f"{text}: {name_some(marks)} are words as any other; take them out if they are none")
+    if spell is fold:
+        print(f"{text}: folded: words are in lower case, without punctuation at their ends")
+    elif shares := describe_shares(words):
+        print(
+            f"{text}: {shares}; these are words of their own. --set recipe.options=[--fold] takes"
+            " all words in lower case, without punctuation at their ends"
         )
-    if spoken is None:
-        folders = {file.parent for file in files.values()}
-        each = "each folder" if len(folders) > 1 else "each file"
-        print(f"speakers: {each} is taken for one (no {by_file})")
-        spoken = {
-            name: join(file.parent.relative_to(corpus).parts if len(folders) > 1 else [file.stem])
-            for name, file in files.items()
-        }
-    found = [
-        Utterance(
-            name, spoken[name] or join([corpus.name]), tuple(map(compose, words)), files[name]
-        )
-        for name, words in texts.items()
-    ]
-    found.sort(key=lambda utt: utt.key)
-    for one, other in pairwise(found):
-        if one.key == other.key:
-            raise InputError(
-                f"{corpus / 'text'}: {one.name} and {other.name} would both be called {one.key};"
-                " rename a file"
-            )
-    return found
 
 
-def refuse_spaces(corpus: Path) -> None:
-    """Raise InputError where `text` names a file by a name with a space, which ends it there."""
-    paths = [file.relative_to(corpus).with_suffix("") for file in find_sound(corpus)]
-    names = {name for path in paths for name in (path.as_posix(), path.name)}
-    spaced = [name for name in sorted(names) if " " in name]
-    for number, (line,) in iter_lines(corpus / "text", splits=0):
-        name = next((name for name in spaced if f"{line} ".startswith(f"{name} ")), None)
-        if name and line.split(" ")[0] not in names:
-            raise InputError(
-                f"{corpus / 'text'}, line {number}: {name} has a space, where a name ends; rename"
-                " the file and the line, for example with _"
-            )
-
-
-def find_sound(corpus: Path) -> list[Path]:
-    """The sound files below a folder, at any depth."""
-    return [file for file in sorted(corpus.rglob("*")) if file.suffix.lower() in SOUND]
-
-
-def join(parts: Iterable[str]) -> str:
-    """A speaker's name out of a path: Kaldi's tables want one word."""
-    return "_".join("-".join(parts).split())
-
-
-def find_files(corpus: Path, texts: Mapping[str, object]) -> dict[str, Path]:
-    """The sound file of each name: its stem, or its path below `corpus` without the extension."""
-    files: dict[str, list[Path]] = {}
-    for file in find_sound(corpus):
-        for name in {file.stem, file.relative_to(corpus).with_suffix("").as_posix()}:
-            files.setdefault(name, []).append(file)
-    where = corpus / "text"
-    if not files:
-        raise InputError(f"{corpus}: no sound files ({' '.join(sorted(SOUND))}); name their folder")
-    if not texts:
-        raise InputError(f"{where}: empty; write `NAME WORD WORD ...` for each sound file")
-    absent = [name for name in texts if name not in files]
-    if absent:
-        raise InputError(
-            f"{where}: no sound file for {len(absent)} of {len(texts)} names, the first is"
-            f" {absent[0]}; names are those of files below {corpus}, without extension"
-        )
-    for name in texts:
-        if len(files[name]) > 1:
-            some = ", ".join(str(file.relative_to(corpus)) for file in files[name][:3])
-            raise InputError(
-                f"{where}: {name} is {len(files[name])} files: {some}; name them by their paths"
-            )
-    chosen = {name: files[name][0] for name in texts}
-    silent = {file for same in files.values() for file in same} - {*chosen.values()}
-    if silent:
-        print(f"{len(silent)} files are not in {where}, the first is {min(silent)}: left out")
-    return chosen
-
-
-def compose(word: str) -> str:
-    """A word as Unicode's NFC has it: a letter and its accent are one character."""
-    return unicodedata.normalize("NFC", word)
-
-
-def split(known: Sequence[Utterance], corpus: Path) -> dict[str, list[Utterance]]:
+def split(known: Sequence[Utterance], corpus: Path) -> Sets:
     """Who is in which set: by the lists of the corpus, else by speakers."""
     if len(known) < len(SETS):
         raise InputError(f"{corpus / 'text'}: {len(known)} utterances are too few for three sets")
@@ -220,7 +179,7 @@ def read_list(path: Path, known: Sequence[Utterance]) -> list[Utterance]:
     """The utterances that a list names, by file or by speaker; none where there is no list."""
     if not path.is_file():
         return []
-    named = {name for _, (name, *_) in iter_lines(path)}
+    named = {compose(name) for _, (name, *_) in iter_lines(path)}
     strangers = named - {utt.name for utt in known} - {utt.speaker for utt in known}
     if strangers:
         raise InputError(f"{path}: {min(strangers)} is neither a name of text nor a speaker")
@@ -261,31 +220,54 @@ def gather(
     return groups
 
 
-def find_lexicon(corpus: Path, train: Iterable[Utterance]) -> Lexicon:
-    """The words of lexicon.txt and their phones; without one, those of train and their letters."""
-    path = corpus / "lexicon.txt"
-    if path.is_file():
-        entries = [(compose(entry.word), entry.phones) for entry in read_lexicon(path)]
-        return [(word, phones) for word, phones in entries if word != UNKNOWN]
-    words = sorted({word for utt in train for word in utt.words})
-    print(f"lexicon: {len(words)} words of train by their letters (no {path})")
-    return [(word, graphemes(word, corpus)) for word in words]
-
-
-def graphemes(word: str, corpus: Path) -> tuple[str, ...]:
-    """The letters and digits of a word in lower case, each with the marks that follow it."""
-    letters: list[str] = []
-    for character in compose(word.casefold()):
-        kind = unicodedata.category(character)[0]
-        if kind == "M" and letters:
-            letters[-1] += character
-        elif kind in "LN":
-            letters.append(character)
-    if not letters:
+def read_own_lexicon(path: Path, spell: Spell) -> Lexicon:
+    """The words of lexicon.txt and their phones, without that of unknown words."""
+    entries = read_lexicon(path)
+    marked = [e for e in entries if any(phone.endswith(SUFFIXES) for phone in e.phones)]
+    if marked:
         raise InputError(
-            f"{corpus / 'text'}: {word} has no letter: take it out, or give a lexicon.txt"
+            f"{path}: {marked[0].word} has a phone that ends in one of {', '.join(SUFFIXES)}, by"
+            " which Kaldi marks places in a word; rename such phones"
         )
-    return tuple(letters)
+    if any(entry.probability < 1 for entry in entries):
+        print(f"{path}: its probabilities are not used; each pronunciation is as likely as others")
+    spelled = [(spell(entry.word), tuple(map(compose, entry.phones))) for entry in entries]
+    return [*dict.fromkeys((word, phones) for word, phones in spelled if word not in ("", UNKNOWN))]
+
+
+def make_lexicon(corpus: Path, train: Iterable[Utterance]) -> Lexicon:
+    """The words of train and their letters; unknown words, however they are written, have none."""
+    words = {word for utt in train for word in utt.words if word.upper() != UNKNOWN}
+    if not words:
+        raise InputError(f"{corpus / 'text'}: train has no words; write what is said in its files")
+    print(f"lexicon: {len(words)} words of train by their letters (no {corpus / 'lexicon.txt'})")
+    return spell_by_letters(sorted(words), corpus / "text")
+
+
+def read_own_model(path: Path, spell: Spell) -> NgramModel:
+    """The language model of lm.arpa."""
+    model = read_arpa(path)
+    print(f"language model: {path}")
+    return respell(model, spell)
+
+
+def refuse_other_words(model: NgramModel, lexicon: Lexicon) -> None:
+    """Raise InputError where no word of the lexicon could be recognised; say which cannot."""
+    numbers = number_words(Pronunciation(word, 1.0, phones) for word, phones in lexicon)
+    _, foreign = build_grammar_fst(model, numbers, numbers[BACKOFF])
+    foreign -= {UNKNOWN}
+    if foreign:
+        print(
+            f"{model.name}: {len(foreign)} words are not in the lexicon and cannot be recognised:"
+            f" {name_some(sorted(foreign))}"
+        )
+    modelled = {word for ngram in model.log_prob for word in ngram}
+    missing = sorted({word for word, _ in lexicon} - modelled)
+    if missing:
+        print(
+            f"{model.name}: lacks {len(missing)} words of the lexicon, which cannot be recognised:"
+            f" {name_some(missing)}"
+        )
 
 
 def refuse_other_spelling(corpus: Path, train: Sequence[Utterance], vocabulary: set[str]) -> None:

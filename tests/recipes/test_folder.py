@@ -16,10 +16,10 @@ from tests.support.places import RECIPES
 SETS = ("train", "dev", "test")
 
 
-def prepare(corpus: Path, out: Path) -> int:
+def prepare(corpus: Path, out: Path, *options: str) -> int:
     """Run the recipe's script in this process; its status."""
     recipe = runpy.run_path(str(RECIPES / "folder/prepare.py"))
-    return recipe["main"](["--corpus", str(corpus), "--out", str(out)])
+    return recipe["main"](["--corpus", str(corpus), "--out", str(out), *options])
 
 
 def make_corpus(folder: Path, texts: Mapping[str, str], suffix: str = ".wav") -> Path:

@@ -57,9 +57,9 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
         columns = _count_probabilities(fields, always=always)
         probability = _parse_probability(fields[0] if fields else "", where) if columns else 1.0
         if columns and not always:
-            dialect["probabilities after the word, which are read"] += 1
+            dialect["a probability after the word"] += 1
         if columns == len(SILPROB):
-            dialect["probabilities of pauses, which are not used"] += 1
+            dialect["probabilities of pauses as well, which are not used"] += 1
         phones = tuple(fields[columns:])
         _check_entry(word, phones, where)
         if (word, *phones) in entries:

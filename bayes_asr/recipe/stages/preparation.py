@@ -17,7 +17,8 @@ def trains_gmms(options: RecipeOptions, recipe: Recipe) -> bool:
 
 def prepare_options(options: RecipeOptions, recipe: Recipe) -> Iterator[str]:
     """The options of prepare.py beside --out: what the recipe always gives, and what it offers."""
-    yield from recipe.options
+    files = [Path(file) for file in (recipe.file(CONFIG), *options.config)]
+    yield from load_section("recipe", files, options.set).options
     if options.corpus:
         yield from ("--corpus", options.corpus)
     if options.force and "force" in recipe.offers:

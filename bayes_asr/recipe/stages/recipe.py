@@ -12,16 +12,15 @@ WITHOUT_GMMS = "without_kaldi.sh"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe's folder, as it was spelled, and the options that its prepare.py takes.
+    """A recipe's folder, as it was spelled, and the options of run.sh that its prepare.py takes.
 
-    options: what that is always given; builds_on: the folders of the recipes that have what it
+    builds_on: the folders of the recipes that have what it
     lacks, the nearest first; source: where its corpus is and under which terms, where that is to be
     said.
     """
 
     folder: str
     offers: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
     builds_on: tuple[str, ...] = ()
     source: str = ""
 

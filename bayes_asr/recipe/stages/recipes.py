@@ -21,9 +21,7 @@ def find_recipe(name: str, root: Path) -> Recipe:
     # The first folder is the recipe's own.
     built_on = tuple(map(str, find_recipe_folders(config)[1:]))
     source = section.source or ""
-    return replace(
-        recipe, offers=section.offers, options=section.options, builds_on=built_on, source=source
-    )
+    return replace(recipe, offers=section.offers, builds_on=built_on, source=source)
 
 
 def recognise_corpus(corpus: Path, recipe: Recipe, root: Path) -> Iterator[str]:

@@ -15,8 +15,8 @@ HELLO = ("HH", "AH", "L", "OW")
     ("line", "probability", "announced"),
     [
         ("hello HH AH L OW", 1.0, ()),
-        ("hello 0.5 HH AH L OW", 0.5, ("1 of 1 lines have probabilities after the word",)),
-        ("hello 1e-3 HH AH L OW", 0.001, ("probabilities after the word",)),
+        ("hello 0.5 HH AH L OW", 0.5, ("1 of 1 lines have a probability after the word",)),
+        ("hello 1e-3 HH AH L OW", 0.001, ("a probability after the word",)),
         ("hello\t0.99\t0.21\t1.0\t0.98\tHH AH L OW", 0.99, ("after the word", "of pauses")),
         ("hello 1 0.21 1.21 1 HH AH L OW", 1.0, ("after the word", "of pauses")),
         ("hello HH AH L OW # a greeting", 1.0, ()),

@@ -115,6 +115,8 @@ def test_prepare_is_given_what_the_recipe_offers(ask: Asker, root: Path) -> None
     assert ask("prepare-options", "--recipe=gmm", *words) == corpus
     (root / "recipes/made/config.yaml").write_text("recipe: {options: [--per-speaker=9]}")
     assert ask("prepare-options", "--recipe=made") == ["--per-speaker=9"]
+    fold = ("--recipe=made", "--set=recipe.options=[--fold]")
+    assert ask("prepare-options", *fold) == ["--fold"]
 
 
 def test_recipe_that_builds_on_another_has_its_folders_and_settings(ask: Asker, root: Path) -> None:

@@ -1,0 +1,1 @@
+"""Folders of sound with a text that somebody brings: files by names, utterances, spelling."""

@@ -1,0 +1,123 @@
+"""Sound files below a folder by the names that its text calls them, and what else lies there."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.recipe.folder.spelling import compose
+
+SOUND = {".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"}
+TEXTS = {".lab", ".txt", ".textgrid", ".trn", ".wrd", ".phn", ".json"}  # beside sounds
+COUNTED = 6  # kinds of files that a message counts
+FORM = "`NAME WORD WORD ...` for each sound file, NAME without its extension"
+Sounds = Mapping[str, list[Path]]  # files by what they may be called
+
+
+def find_sound(corpus: Path) -> list[Path]:
+    """The sound files below a folder, at any depth."""
+    return [file for file in sorted(corpus.rglob("*")) if file.suffix.lower() in SOUND]
+
+
+def name_sounds(corpus: Path) -> dict[str, list[Path]]:
+    """The sound files by their stems and by their paths below `corpus` without the extension.
+
+    Names are in NFC; on disk they may be in NFD, as macOS writes them.
+    """
+    files: dict[str, list[Path]] = {}
+    for file in find_sound(corpus):
+        for name in {compose(file.stem), compose(_path_name(file, corpus))}:
+            files.setdefault(name, []).append(file)
+    if not files:
+        kaldi = "; what wav.scp names is not read: copy or link it here"
+        raise InputError(
+            f"{corpus}: no sound files ({' '.join(sorted(SOUND))}); name their folder"
+            f"{kaldi * (corpus / 'wav.scp').is_file()}{_describe_seen(corpus)}"
+        )
+    return files
+
+
+def _path_name(file: Path, corpus: Path) -> str:
+    return file.relative_to(corpus).with_suffix("").as_posix()
+
+
+def _describe_seen(corpus: Path) -> str:
+    """The kinds of files below a folder and how many there are, for the end of a message."""
+    kinds = Counter(
+        file.suffix.lower() or file.name for file in corpus.rglob("*") if file.is_file()
+    )
+    listing = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(COUNTED))
+    return f"; seen there: {listing or 'nothing'}"
+
+
+def refuse_missing_text(corpus: Path) -> None:
+    """Raise InputError where there is no `text`, with a way to make it of what lies there."""
+    text = corpus / "text"
+    if text.is_file():
+        return
+    sounds = {file.with_suffix("") for file in find_sound(corpus)}
+    beside = {
+        file.suffix
+        for file in corpus.rglob("*")
+        if file.suffix.lower() in TEXTS and file.with_suffix("") in sounds
+    }
+    remedy = ""
+    if any(corpus.rglob("*.trans.txt")):
+        remedy = f"; join lines: find {corpus} -name '*.trans.txt' -exec cat {{}} + > {text}"
+    elif beside:
+        remedy = (
+            f"; the files {' '.join(sorted(beside))} beside the sound are not read: write a line"
+            " of the words in each, behind its name"
+        )
+    raise InputError(f"{text}: is missing; it has a line {FORM}{remedy}{_describe_seen(corpus)}")
+
+
+def choose_files(texts: Collection[str], files: Sounds, corpus: Path) -> dict[str, Path]:
+    """The sound file of each name; files that no name calls are counted."""
+    where = corpus / "text"
+    absent = [name for name in texts if name not in files]
+    if absent:
+        raise InputError(
+            f"{where}: no sound file for {len(absent)} of {len(texts)} names, the first is"
+            f" {absent[0]}; {_explain_absence(absent[0], files, corpus)}"
+        )
+    for name in texts:
+        if len(files[name]) > 1:
+            paths = ", ".join(str(file.relative_to(corpus)) for file in files[name][:3])
+            raise InputError(
+                f"{where}: {name} is {len(files[name])} files: {paths}; name them by their paths"
+            )
+    file_of = {name: files[name][0] for name in texts}
+    silent = {file for same in files.values() for file in same} - {*file_of.values()}
+    if silent:
+        print(f"{len(silent)} files are not in {where}, the first is {min(silent)}: left out")
+    return file_of
+
+
+def _explain_absence(name: str, files: Sounds, corpus: Path) -> str:
+    """The likeliest reason why a name calls no sound file, and what to do."""
+    return next(
+        _reasons(name, files, corpus),
+        f"names are those of files below {corpus}, without extension",
+    )
+
+
+def _reasons(name: str, files: Sounds, corpus: Path) -> Iterator[str]:
+    stem = compose(str(Path(name).with_suffix("")))
+    if Path(name).suffix.lower() in SOUND and stem in files:
+        yield f"write {stem}, without the extension"
+    alike = [candidate for candidate in files if candidate.casefold() == name.casefold()]
+    if alike:
+        yield f"there is {alike[0]}, which differs in upper and lower case: write it so"
+    for file in sorted(corpus.rglob("*")):
+        below = compose(file.relative_to(corpus).as_posix())
+        # A name is a whole path or its last part; extensions may follow it.
+        if not f"/{below}".startswith(f"/{name}.") and not file.name.startswith(f"{name}."):
+            continue
+        if file.suffix.lower() in SOUND:
+            yield f"there is {below}: rename it {name}{file.suffix.lower()}"
+        elif file.suffix.lower() not in TEXTS and file.is_file():
+            yield (
+                f"there is {below}, which is not read: convert it, for example by ffmpeg -i"
+                f" {below} {name}.wav"
+            )

@@ -1,0 +1,111 @@
+"""Spelling: one Unicode form, words that differ only by case or punctuation, letters of a word."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.decode.graph.ngram import MARK, NgramModel
+
+DASHES_AND_BRACKETS = ("Pd", "Ps", "Pe", "Pi", "Pf")
+STOPS = set('.,;:!?¿¡…"،؛؟۔।、。！？；：·')
+APOSTROPHES = set("'’ʼ")  # of words such as dogs' and 'em
+
+Spell = Callable[[str], str]
+
+
+def compose(word: str) -> str:
+    """A word as Unicode's NFC has it: a letter and its accent are one character."""
+    return unicodedata.normalize("NFC", word)
+
+
+def fold(word: str) -> str:
+    """A word in lower case without punctuation at its ends; marks such as <UNK> stay."""
+    word = compose(word)
+    return word if MARK.fullmatch(word) else compose(trim(word).lower())
+
+
+def trim(word: str) -> str:
+    """A word without punctuation at its ends."""
+    begin, end = 0, len(word)
+    while begin < end and _is_punctuation(word[begin]):
+        begin += 1
+    while end > begin and _is_punctuation(word[end - 1]):
+        end -= 1
+    return word[begin:end]
+
+
+def _is_punctuation(character: str) -> bool:
+    return character in STOPS or (
+        character not in APOSTROPHES and unicodedata.category(character) in DASHES_AND_BRACKETS
+    )
+
+
+def describe_shares(words: Iterable[str]) -> str:
+    """The shares of words that only punctuation or case sets apart; empty where there are none."""
+    counts = Counter(word for word in words if not MARK.fullmatch(word))
+    total = sum(counts.values())
+    punctuated = {word for word in counts if trim(word) not in ("", word)}
+    usual: dict[str, str] = {}
+    for word, _ in counts.most_common():
+        usual.setdefault(word.lower(), word)
+    capitals = {word: usual[word.lower()] for word in counts if usual[word.lower()] != word}
+    parts = []
+    if punctuated:
+        count = sum(counts[word] for word in punctuated)
+        parts.append(
+            f"{count} of {total} words ({count / total:.1%}) begin or end in punctuation, such as"
+            f" {name_some(sorted(punctuated))}"
+        )
+    if capitals:
+        count = sum(counts[word] for word in capitals)
+        pairs = [f"{word} beside {common}" for word, common in sorted(capitals.items())]
+        parts.append(
+            f"{count} of {total} words ({count / total:.1%}) differ from a more frequent one only"
+            f" by case, such as {name_some(pairs)}"
+        )
+    return "; ".join(parts)
+
+
+def respell(model: NgramModel, spell: Spell) -> NgramModel:
+    """A language model with its words as `spell` has them.
+
+    InputError where two n-grams become one, whose probabilities cannot be told.
+    """
+
+    def respell_all(
+        values: Iterable[tuple[tuple[str, ...], float]],
+    ) -> dict[tuple[str, ...], float]:
+        return {tuple(map(spell, ngram)): value for ngram, value in values}
+
+    log_prob = respell_all(model.log_prob.items())
+    if len(log_prob) < len(model.log_prob) or ("",) in log_prob:
+        raise InputError(
+            f"{model.name}: some of its words are spelled alike once folded, so that"
+            f" {len(model.log_prob)} n-grams would be {len(log_prob)}; estimate it from folded text"
+        )
+    return replace(model, log_prob=log_prob, backoff=respell_all(model.backoff.items()))
+
+
+def graphemes(word: str) -> tuple[str, ...]:
+    """The letters and digits of a word in lower case, each with the marks that follow it."""
+    letters: list[str] = []
+    for character in compose(word.casefold()):
+        kind = unicodedata.category(character)[0]
+        if kind == "M" and letters:
+            letters[-1] += character
+        elif kind in "LN":
+            letters.append(character)
+    return tuple(letters)
+
+
+def spell_by_letters(words: Iterable[str], text: Path) -> list[tuple[str, tuple[str, ...]]]:
+    """Words and their letters; InputError names those of `text` that have none."""
+    spelled = [(word, graphemes(word)) for word in words]
+    mute = [word for word, letters in spelled if not letters]
+    if mute:
+        has = "has no letter: take it" if len(mute) == 1 else "have no letters: take them"
+        raise InputError(f"{text}: {name_some(mute)} {has} out, or give a lexicon.txt")
+    return spelled

@@ -1,0 +1,171 @@
+"""Utterances of a folder: words, files and speakers, and their keys in Kaldi's tables."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.decode.graph.lexicon import RESERVED
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import read_mapping, read_text
+from bayes_asr.recipe.folder.sounds import FORM, Sounds, choose_files, find_sound
+from bayes_asr.recipe.folder.spelling import Spell, compose
+
+Transcripts = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A sound file: `name` is what `text` calls it, `key` what Kaldi's tables do."""
+
+    name: str
+    key: str
+    speaker: str
+    words: tuple[str, ...]
+    file: Path
+
+
+def read_transcripts(corpus: Path, spell: Spell) -> Transcripts:
+    """The names of `text` in NFC and their words as `spell` has them, of which some may be empty.
+
+    InputError for names with a space, names that are there twice, and reserved words.
+    """
+    text = corpus / "text"
+    _refuse_spaces(corpus)
+    lines = read_text(text)
+    if not lines:
+        raise InputError(f"{text}: empty; write {FORM}")
+    _refuse_reserved(text)
+    transcripts = {
+        compose(name): tuple(filter(None, map(spell, words))) for name, words in lines.items()
+    }
+    if len(transcripts) < len(lines):
+        counts = Counter(map(compose, lines))
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise InputError(f"{text}: {twice} is there twice, in two Unicode forms; keep one line")
+    return transcripts
+
+
+def _refuse_spaces(corpus: Path) -> None:
+    """Raise InputError where `text` names a file by a name with a space, which ends it there."""
+    paths = [file.relative_to(corpus).with_suffix("") for file in find_sound(corpus)]
+    names = {compose(name) for path in paths for name in (path.as_posix(), path.name)}
+    spaced = [name for name in sorted(names) if " " in name]
+    for number, (line,) in iter_lines(corpus / "text", splits=0):
+        start = compose(line)
+        name = next((name for name in spaced if f"{start} ".startswith(f"{name} ")), None)
+        if name and start.split(" ")[0] not in names:
+            raise InputError(
+                f"{corpus / 'text'}, line {number}: {name} has a space, where a name ends; rename"
+                " the file and the line, for example with _"
+            )
+
+
+def _refuse_reserved(text: Path) -> None:
+    places = [
+        (number, word)
+        for number, (_, *words) in iter_lines(text)
+        for word in words
+        if word in RESERVED
+    ]
+    if places:
+        number, word = places[0]
+        raise InputError(
+            f"{text}, line {number}: {word} is a symbol of decoding graphs and no word; take it"
+            f" out (there are {len(places)} of {', '.join(RESERVED)})"
+        )
+
+
+def find_utterances(corpus: Path, transcripts: Transcripts, sounds: Sounds) -> list[Utterance]:
+    """The files that `text` names, in byte order of their keys."""
+    files = choose_files(transcripts, sounds, corpus)
+    speakers = _read_speakers(corpus, transcripts) or _guess_speakers(corpus, files)
+    keys = key_utterances(speakers)
+    utterances = [
+        Utterance(name, keys[name], speakers[name], words, files[name])
+        for name, words in transcripts.items()
+    ]
+    utterances.sort(key=lambda utt: utt.key)
+    for utt, successor in pairwise(utterances):
+        if utt.key == successor.key:
+            raise InputError(
+                f"{corpus / 'text'}: {utt.name} and {successor.name} would both be called"
+                f" {utt.key}; rename a file"
+            )
+    return utterances
+
+
+def _read_speakers(corpus: Path, transcripts: Transcripts) -> dict[str, str]:
+    """The speaker of each name by utt2spk; none without this file."""
+    path = corpus / "utt2spk"
+    if not path.is_file():
+        return {}
+    speakers = {compose(name): compose(who) for name, who in read_mapping(path).items()}
+    strangers = sorted(transcripts.keys() - speakers.keys())
+    if strangers:
+        raise InputError(
+            f"{path}: no speaker for {len(strangers)} of {len(transcripts)} names of"
+            f" {corpus / 'text'}, the first is {strangers[0]}; add them"
+        )
+    return {name: speakers[name] for name in transcripts}
+
+
+def _guess_speakers(corpus: Path, files: Mapping[str, Path]) -> dict[str, str]:
+    """Each folder as a speaker, or each file where all lie in one."""
+    folders = {file.parent for file in files.values()}
+    each = "each folder" if len(folders) > 1 else "each file"
+    print(f"speakers: {each} is taken for one (no {corpus / 'utt2spk'})")
+    if len(folders) == 1:
+        return {name: _join([file.stem]) for name, file in files.items()}
+    folders_of = {name: file.parent.relative_to(corpus).parts for name, file in files.items()}
+    return {name: _join(parts) or _join([corpus.name]) for name, parts in folders_of.items()}
+
+
+def _join(parts: Iterable[str]) -> str:
+    """A speaker's name out of a path: Kaldi's tables want one word."""
+    return compose("_".join("-".join(parts).split()))
+
+
+def key_utterances(speakers: Mapping[str, str]) -> dict[str, str]:
+    """The key of each name, which begins with the name's speaker.
+
+    Kaldi's validate_data_dir.sh wants utterances in one order, by their keys and by their speakers.
+    InputError where speakers are called such that there is none.
+    """
+    for keys in _propose_keys(speakers):
+        in_order = [speakers[name] for name in sorted(keys, key=keys.__getitem__)]
+        if in_order == sorted(in_order):
+            return keys
+    speaker, predecessor = next(pair for pair in pairwise(in_order) if pair[0] > pair[1])
+    raise InputError(
+        f"speakers {predecessor} and {speaker}: no order of their utterances is also one of"
+        " speakers, as Kaldi wants it; call one of them otherwise"
+    )
+
+
+def _propose_keys(speakers: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    flat = {name: name.replace("/", "-") for name in speakers}
+    yield {
+        name: key if key.startswith(speakers[name]) else f"{speakers[name]}-{key}"
+        for name, key in flat.items()
+    }
+    # Where one speaker's name begins another's, as 1 and 10, what follows must come before any
+    # character of names: - before digits and letters, ! before all that is printed.
+    for separator in "-!":
+        yield {
+            name: speakers[name] + separator + key.removeprefix(f"{speakers[name]}-")
+            for name, key in flat.items()
+        }
+
+
+def describe_wordless(utterances: Sequence[Utterance]) -> str:
+    """The utterances without words, counted and named; empty where each has some."""
+    wordless = sorted(utt.name for utt in utterances if not utt.words)
+    if not wordless:
+        return ""
+    return (
+        f"{len(wordless)} of {len(utterances)} transcripts have no words and are learnt as silence:"
+        f" {name_some(wordless)}"
+    )

@@ -1,0 +1,227 @@
+"""The one check of the recipe folder: all that is odd is said before anything is written."""
+
+import subprocess
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.kaldi_io.text import read_mapping, read_text
+from bayes_asr.recipe.folder.utterances import key_utterances
+from tests.recipes.test_folder import SETS, make_corpus, prepare
+
+NAMES = [f"s{s}/t{t}" for s in range(6) for t in range(3)]
+ARPA = """\\data\\
+ngram 1=4
+ngram 2=2
+
+\\1-grams:
+-1 </s>
+-99 <s> -0.3
+-0.5 {0} -0.3
+-0.5 {1}
+
+\\2-grams:
+-0.3 <s> {0}
+-0.3 {0} {1}
+
+\\end\\
+"""
+
+
+def refuse(corpus: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines of a refusal, which leaves nothing behind."""
+    assert prepare(corpus, corpus.parent / "out") == 1
+    assert not (corpus.parent / "out").exists()
+    return capsys.readouterr().err.splitlines()
+
+
+def test_all_that_is_odd_is_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello world"))
+    (corpus / "lexicon.txt").write_text("HELLO h e l o\nWORLD w o r l d\n")
+    (corpus / "lm.arpa").write_text(ARPA.format("hello", "world"))
+    (corpus / "utt2spk").write_text("s0/t0\u00a0x a\n")
+    errors = refuse(corpus, capsys)
+    assert len(errors) == 3
+    assert "utt2spk, line 1: s0/t0\\xa0x holds U+00A0 NO-BREAK SPACE" in errors[0]
+    assert "utt2spk: no speaker for 18 of 18 names" in errors[1]
+    assert "lm.arpa: has no word of the lexicon, whose 2 words are such as HELLO, WOR" in errors[2]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        (
+            "text",
+            "s0/t0 a\u00a0b\ns0/t1 a\u3000b\n",
+            "line 1: a\\xa0b holds U+00A0 NO-BREAK SPACE (and",
+        ),
+        ("text", "s0/t0 a\u200bb\n", "line 1: a\\u200bb holds U+200B ZERO WIDTH SPACE"),
+        ("text", "s0/t0 a\x1cb\n", "line 1: a\\x1cb holds U+001C control character"),
+        ("text", "s0/t0 a\n\ufeffs0/t1 b\n", "line 2: \\ufeffs0/t1 holds U+FEFF"),
+        ("text", "s0/t0 <eps> a\n", "text, line 1: <eps> is a symbol of decoding graphs"),
+        ("text", "s0/t0 a\ns0/t1 #0 </s>\n", "text, line 2: #0 is a symbol of decoding graphs"),
+        ("text", "s0/t0.wav a\n", "the first is s0/t0.wav; write s0/t0, without the extension"),
+        ("text", "S0/t0 a\n", "there is s0/t0, which differs in upper and lower case"),
+        ("lexicon.txt", "hello h e l o_B\n", "hello has a phone that ends in one of _B"),
+        ("lexicon.txt", "hello\u2028 h e\n", "line 1: hello\\u2028 holds U+2028 LINE SEPARATOR"),
+        ("lexicon.txt", "<s> SIL\n", "line 1: <eps>, #0, <s>, </s>"),
+        ("dev", "s0\u200e\n", "line 1: s0\\u200e holds U+200E LEFT-TO-RIGHT MARK"),
+    ],
+)
+def test_files_are_checked_by_the_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, content: str, message: str
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
+    (corpus / file).write_text(content, encoding="utf-8")
+    assert message in refuse(corpus, capsys)[0]
+
+
+def test_joiners_of_persian_stay(tmp_path: Path) -> None:
+    word = "می\u200cخواهم"
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, word))
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert {*map(tuple, read_text(tmp_path / "out/data/train/text").values())} == {(word,)}
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_names_and_words_are_one_unicode_form(tmp_path: Path, form: str) -> None:
+    spelled = lambda text: unicodedata.normalize(form, text)  # noqa: E731
+    other = "NFD" if form == "NFC" else "NFC"
+    names = [unicodedata.normalize(other, f"{s}é/{t}") for s in "abcd" for t in "xy"]
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(names, "wäter thé"))
+    (corpus / "text").write_text(spelled((corpus / "text").read_text()))
+    (corpus / "dev").write_text(unicodedata.normalize(other, "aé\n"))
+    (corpus / "test").write_text(spelled("bé\n"))
+    (corpus / "lexicon.txt").write_text(spelled("wäter w ä t e r\nthé t h e\n"))
+    (corpus / "lm.arpa").write_text(unicodedata.normalize(other, ARPA.format("wäter", "thé")))
+    assert prepare(corpus, tmp_path / "out") == 0
+    written = [*(tmp_path / "out").rglob("*")]
+    for path in written:
+        content = path.read_text() if path.is_file() and path.name != "wav.scp" else ""
+        assert content == unicodedata.normalize("NFC", content)
+    for file in read_mapping(tmp_path / "out/data/dev/wav.scp").values():
+        assert Path(file).is_file()
+    assert ("thé",) in read_arpa(tmp_path / "out/data/local/lm.arpa").log_prob
+
+
+@pytest.mark.parametrize(
+    ("speakers", "key"),
+    [
+        (["1", "2", "10"], "1-1_a"),
+        (["anna", "anna+bert", "cora"], "anna!anna_a"),
+        (["anna", "anna-bert", "cora"], "anna-anna_a"),
+        (["anna", "bert"], "anna_a"),
+    ],
+)
+def test_utterances_are_in_order_of_speakers_too(speakers: Sequence[str], key: str) -> None:
+    names = {f"{speaker}_{utt}": speaker for speaker in speakers for utt in "abz"}
+    keys = key_utterances(names)
+    assert min(keys.values()) == key
+    pairs = sorted((keys[name], speaker) for name, speaker in names.items())
+    assert [s for _, s in pairs] == sorted(s for _, s in pairs)
+
+
+def test_no_order_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = make_corpus(tmp_path / "c", {f"{s}/{t}": "a" for s in ("a", "a!b") for t in "az"})
+    assert "speakers a" in refuse(corpus, capsys)[0]
+
+
+def test_sort_of_the_shell_agrees(tmp_path: Path) -> None:
+    """The two commands of Kaldi's validate_data_dir.sh."""
+    names = [f"{s}/{t}" for s in ("anna", "anna+bert", "1", "10", "é") for t in "az"]
+    assert prepare(make_corpus(tmp_path / "c", dict.fromkeys(names, "a")), tmp_path / "out") == 0
+    for name in SETS:
+        table = tmp_path / "out/data" / name / "utt2spk"
+        for options in (["-k1", "-uC"], ["-k2", "-C"]):
+            subprocess.run(["sort", *options, str(table)], env={"LC_ALL": "C"}, check=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["a/x.wav", "a/x.lab"], "the files .lab beside the sound are not read: write a line"),
+        (["a/x.wav", "a/1-2.trans.txt"], "-name '*.trans.txt' -exec cat {} + > "),
+        (["wav.scp"], "what wav.scp names is not read"),
+        (["a/x.m4a", "b/y.m4a"], "no sound files"),
+    ],
+)
+def test_a_missing_text_says_what_is_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: Sequence[str], message: str
+) -> None:
+    for file in files:
+        (tmp_path / "c" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "c" / file).write_text("")
+    errors = refuse(tmp_path / "c", capsys)
+    assert "text: is missing; it has a line `NAME WORD WORD ...`" in errors[0]
+    assert "seen there: " in errors[0]
+    assert any(message in error for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("s0/t0.m4a", "there is s0/t0.m4a, which is not read: convert it"),
+        ("s0/t0.WAV.wav", "there is s0/t0.WAV.wav: rename it s0/t0.wav"),
+    ],
+)
+def test_sound_of_other_names_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, message: str
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
+    (corpus / "s0/t0.wav").rename(corpus / file)
+    assert message in refuse(corpus, capsys)[0]
+
+
+def test_unknown_words_are_spelled_by_nobody(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello <UNK> <unk>"))
+    assert prepare(corpus, tmp_path / "out") == 0
+    lexicon = (tmp_path / "out/data/local/dict/lexicon.txt").read_text()
+    assert lexicon == "<UNK> SPN\nhello h e l l o\n"
+
+
+def test_transcripts_without_words_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = dict.fromkeys(NAMES, "hello") | {"s1/t1": "", "s2/t0": ""}
+    assert prepare(make_corpus(tmp_path / "c", texts), tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert "2 of 18 transcripts have no words and are learnt as silence: s1/t1, s2/t0" in said
+
+
+def test_case_and_punctuation_are_announced_and_folded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = dict.fromkeys(NAMES, "el perro, lejos dogs' <UNK>") | {"s1/t1": "El — ¿perro?"}
+    corpus = make_corpus(tmp_path / "c", texts)
+    assert prepare(corpus, tmp_path / "plain") == 0
+    said = capsys.readouterr().out
+    assert "18 of 71 words (25.4%) begin or end in punctuation, such as perro,, ¿perro?;" in said
+    assert "1 of 71 words (1.4%) differ from a more frequent one only by case, such as El b" in said
+    assert "--set recipe.options=[--fold]" in said
+    (corpus / "lexicon.txt").write_text("El e l\nperro p\nlejos l\ndogs' d\n")
+    (corpus / "lm.arpa").write_text(ARPA.format("El", "perro"))
+    assert prepare(corpus, tmp_path / "folded", "--fold") == 0
+    assert "folded" in capsys.readouterr().out
+    words = {
+        w
+        for name in SETS
+        for line in read_text(tmp_path / "folded/data" / name / "text").values()
+        for w in line
+    }
+    assert words == {"el", "perro", "lejos", "dogs'", "<UNK>"}
+    assert "el e l\n" in (tmp_path / "folded/data/local/dict/lexicon.txt").read_text()
+    assert ("el", "perro") in read_arpa(tmp_path / "folded/data/local/lm.arpa").log_prob
+
+
+def test_a_model_of_words_that_fold_alike_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "el El"))
+    (corpus / "lm.arpa").write_text(ARPA.format("El", "el"))
+    assert prepare(corpus, tmp_path / "out", "--fold") == 1
+    assert "6 n-grams would be 5; estimate it from folded text" in capsys.readouterr().err
