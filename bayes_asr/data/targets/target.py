@@ -12,8 +12,8 @@ class Target:
     """Labels of utterances, whole numbers from 0, or what else a criterion reads of them.
 
     labels: of an utterance, one for each frame [T], one for all of it [1], a sequence of any length
-    [L] that a decoder ends by the label 0, or a value of any kind that the criterion gets as it is,
-    as `per` says; size: how many different labels there are;
+    [L] that a decoder ends by the label 0, or a value that the criterion gets as it is and whose
+    length is its number of labels, as `per` says; size: how many different labels there are;
     names: what they are called, where they have names; is_real: whether they are numbers that
     outputs approximate, which have no priors.
     """
