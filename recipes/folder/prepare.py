@@ -31,7 +31,7 @@ from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.marks import refuse_marks
 from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
 from bayes_asr.recipe.folder.check import Check
-from bayes_asr.recipe.folder.sounds import name_sounds, refuse_missing_text
+from bayes_asr.recipe.folder.sounds import describe_silent, name_sounds, refuse_missing_text
 from bayes_asr.recipe.folder.spelling import (
     Spell,
     compose,
@@ -139,8 +139,10 @@ def inspect(corpus: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | Non
 
 
 def announce(corpus: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
-    """Say what may not be meant: no words, marks, words that case or punctuation sets apart."""
+    """Say what may not be meant: silence, marks, words that case or punctuation sets apart."""
     text = corpus / "text"
+    if silent := describe_silent((utt.file for utt in utterances), len(utterances)):
+        print(silent)
     if wordless := describe_wordless(utterances):
         print(f"{text}: {wordless}")
     words = [word for utt in utterances for word in utt.words]
@@ -277,7 +279,8 @@ def refuse_other_spelling(corpus: Path, train: Sequence[Utterance], vocabulary: 
     if len(unknown) > MOST_UNKNOWN * total:
         raise InputError(
             f"{corpus / 'lexicon.txt'}: {len(unknown)} of {total} words of train are not in it, the"
-            f" first is {unknown[0]}; are they spelled alike, also in upper and lower case?"
+            f" first is {unknown[0]}; are they spelled alike, also in upper and lower case? --set"
+            " recipe.options=[--fold] takes all words in lower case"
         )
 
 

@@ -94,7 +94,9 @@ def _spoken_by(folder: Path, part: str) -> Iterator[Recording]:
     for name in sorted(n for n in names if not n.startswith("sa")):
         for suffix in (".wav", ".phn"):
             if name + suffix not in files:
-                raise InputError(f"{folder}: {name} has no {suffix[1:]} file; copy it again")
+                copies = sorted(f.name for f in folder.iterdir() if f.stem.lower() == name + suffix)
+                remedy = f"rename {copies[0]}, or copy" if copies else "copy"
+                raise InputError(f"{folder}: {name} has no {suffix[1:]} file; {remedy} it again")
         wav, marks = files[f"{name}.wav"], files[f"{name}.phn"]
         yield Recording(f"{speaker}_{name}", speaker, part, wav, marks)
 

@@ -225,3 +225,14 @@ def test_a_model_of_words_that_fold_alike_is_refused(
     (corpus / "lm.arpa").write_text(ARPA.format("El", "el"))
     assert prepare(corpus, tmp_path / "out", "--fold") == 1
     assert "6 n-grams would be 5; estimate it from folded text" in capsys.readouterr().err
+
+
+def test_digital_silence_names_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
+    silent = corpus / "s3/t1.wav"
+    silent.write_bytes(silent.read_bytes()[:44] + bytes(silent.stat().st_size - 44))
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert (
+        f"1 of 18 files are digital silence, without any sound: {silent};"
+        in capsys.readouterr().out
+    )

@@ -191,6 +191,9 @@ def test_second_copy_of_the_sound_is_passed_over(
     write_riff(corpus / "TRAIN/DR1/FCJF0/SX1.WAV.wav", np.zeros(99))
     names = [r.name for r in recipe("corpus").recordings(corpus) if r.speaker == "fcjf0"]
     assert names == ["fcjf0_si1", "fcjf0_sx1"]
+    (corpus / "TRAIN/DR1/FCJF0/SX1.WAV").unlink()
+    with pytest.raises(InputError, match=r"sx1 has no wav file; rename SX1\.WAV\.wav, or copy"):
+        recipe("corpus").recordings(corpus)
 
 
 def test_a_speaker_in_two_lists_is_refused(

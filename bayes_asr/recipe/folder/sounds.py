@@ -1,14 +1,17 @@
 """Sound files below a folder by the names that its text calls them, and what else lies there."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.data.sound.audio import load_library
 from bayes_asr.recipe.folder.spelling import compose
 
 SOUND = {".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"}
 TEXTS = {".lab", ".txt", ".textgrid", ".trn", ".wrd", ".phn", ".json"}  # beside sounds
+BLOCK = 1 << 14  # samples: of most files one block is enough to hear something
 COUNTED = 6  # kinds of files that a message counts
 FORM = "`NAME WORD WORD ...` for each sound file, NAME without its extension"
 Sounds = Mapping[str, list[Path]]  # files by what they may be called
@@ -121,3 +124,33 @@ def _reasons(name: str, files: Sounds, corpus: Path) -> Iterator[str]:
                 f"there is {below}, which is not read: convert it, for example by ffmpeg -i"
                 f" {below} {name}.wav"
             )
+
+
+def describe_silent(files: Iterable[Path], total: int) -> str:
+    """The files of digital silence, counted and named; empty where there are none.
+
+    Also without soundfile, which Kaldi's way does not need.
+    """
+    try:
+        library = load_library()
+    except InputError:
+        return ""
+    silent = [str(file) for file in files if _is_silent(file, library)]
+    if not silent:
+        return ""
+    return (
+        f"{len(silent)} of {total} files are digital silence, without any sound:"
+        f" {name_some(silent)}; replace them, or take them out"
+    )
+
+
+def _is_silent(file: Path, library: Any) -> bool:
+    """Whether all samples are the same; not where a file cannot be read, which stage 1 says."""
+    try:
+        with library.SoundFile(file) as sound:
+            level = sound.read(1, always_2d=True)
+            sound.seek(0)
+            blocks = sound.blocks(BLOCK, always_2d=True)
+            return len(level) > 0 and all((block == level).all() for block in blocks)
+    except library.LibsndfileError:
+        return False
