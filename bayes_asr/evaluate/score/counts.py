@@ -39,7 +39,9 @@ class ErrorCounts:
     def rate(self) -> float:
         """Errors per 100 reference tokens; more than 100 is possible, by insertions."""
         if self.tokens == 0:
-            raise InputError(f"no error rate without reference tokens: {self}")
+            raise InputError(
+                f"no error rate without reference tokens: {self.insertions} insertions over none"
+            )
         return 100.0 * self.errors / self.tokens
 
     def __add__(self, other: "ErrorCounts") -> "ErrorCounts":

@@ -1,11 +1,13 @@
 """Scoring by time, as NIST's hubscr does it: CTM words against the segments of an STM."""
 
+import logging
 import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +19,11 @@ from bayes_asr.evaluate.score.scores import UtteranceScore
 from bayes_asr.evaluate.score.word_network import align_marked
 from bayes_asr.kaldi_io.binary import iter_lines, split_words
 
+LOG = logging.getLogger(__name__)
+ALTERNATION = {"<ALT_BEGIN>": "{", "<ALT>": "/", "<ALT_END>": "}"}
+"""Marks of a CTM that stand where a word does, and what they are in an STM."""
+TAGS = re.compile(r"(?<!\\);.*", re.S)
+TYPE = 6  # of the fields of a CTM of the RT evaluations
 IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
 Channel = tuple[str, str]
 """Recording and channel."""
@@ -35,12 +42,15 @@ class Segment:
 
 @dataclass(frozen=True)
 class Word:
-    """A recognised word, in seconds."""
+    """A recognised word, or an alternation `{ a / b }` and its latest word, in seconds."""
 
     channel: Channel
     begin: float
     duration: float
     text: str
+
+
+Timed = TypeVar("Timed", Segment, Word)
 
 
 @dataclass(frozen=True)
@@ -75,20 +85,75 @@ def read_stm(path: Path) -> list[Segment]:
         rounded = float(np.float32(end))
         text = " ".join(fields[2:])
         segments.append(Segment((recording, channel), speaker, begin, rounded, text))
-    return sorted(segments, key=lambda s: (s.channel, s.begin))
+    return _sort_by_time(segments)
 
 
 def read_ctm(path: Path) -> list[Word]:
-    """Read `recording channel begin duration word [confidence]`; `;;` comments are skipped."""
-    words = []
+    """Read `recording channel begin duration word [confidence [type [speaker]]]`.
+
+    `;;` comments are skipped. Words of all types count, as under sclite. Alternations stand between
+    `<ALT_BEGIN>`, `<ALT>` and `<ALT_END>`.
+    """
+    words: list[Word] = []
+    types: Counter[str] = Counter()
+    # The lines of the open alternation, its marks turned into tokens of an STM.
+    open_tokens: list[str] = []
+    inside: list[Word] = []
     for number, fields in _iter_lines(path):
-        if not 5 <= len(fields) <= 6:
-            raise InputError(f"{path}, line {number}: {len(fields)} fields, a CTM has 5 or 6")
-        begin, duration = (_parse_seconds(field, path, number) for field in fields[2:4])
-        if duration < 0:
-            raise InputError(f"{path}, line {number}: {fields[4]} lasts {duration} s")
-        words.append(Word((fields[0], fields[1]), begin, duration, fields[4]))
-    return sorted(words, key=lambda w: (w.channel, w.begin))
+        where = f"{path}, line {number}"
+        if not 5 <= len(fields) <= 8:
+            raise InputError(f"{where}: {len(fields)} fields, a CTM has 5 to 8")
+        mark = ALTERNATION.get(fields[4].upper())
+        if mark and (mark == "{") == bool(open_tokens):
+            raise InputError(f"{where}: {fields[4]} where none is due; alternations do not nest")
+        if mark:
+            open_tokens.append(mark)
+        else:
+            word = _parse_word(fields, path, number)
+            types.update(fields[TYPE : TYPE + 1])
+            (inside if open_tokens else words).append(word)
+            open_tokens += [word.text] * bool(open_tokens)
+        if mark == "}":
+            words.append(_join_alternatives(inside, open_tokens, where))
+            open_tokens, inside = [], []
+    if open_tokens:
+        raise InputError(f"{path}: the last <ALT_BEGIN> has no <ALT_END>: the CTM is truncated")
+    if types.keys() - {"lex"}:
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(types.items()))
+        LOG.warning(
+            "%s: words of all types count, as under sclite (%s); hubscr -h rt-stt takes lex alone",
+            path,
+            listed,
+        )
+    return _sort_by_time(words)
+
+
+def _parse_word(fields: Sequence[str], path: Path, number: int) -> Word:
+    begin, duration = (_parse_seconds(field, path, number) for field in fields[2:4])
+    if duration < 0:
+        raise InputError(f"{path}, line {number}: {fields[4]} lasts {duration} s")
+    return Word((fields[0], fields[1]), begin, duration, fields[4])
+
+
+def _join_alternatives(inside: Sequence[Word], tokens: Sequence[str], where: str) -> Word:
+    """The alternation as a word at the place of the latest in it."""
+    if len({_fold_case(word.channel) for word in inside}) != 1:
+        raise InputError(f"{where}: an alternation holds words, all of one recording and channel")
+    latest = max(inside, key=lambda word: word.begin)
+    return replace(latest, text=" ".join(tokens))
+
+
+def _fold_case(channel: Channel) -> Channel:
+    """The channel as sclite compares it: it reads all lines in lower case."""
+    return channel[0].lower(), channel[1].lower()
+
+
+def _sort_by_time(items: Sequence[Timed]) -> list[Timed]:
+    """Sort by recording, channel and begin; spellings of a channel are the same channel."""
+    first: dict[Channel, Channel] = {}
+    for channel in sorted({item.channel for item in items}):
+        first.setdefault(_fold_case(channel), channel)
+    return sorted(items, key=lambda item: (first[_fold_case(item.channel)], item.begin))
 
 
 def _iter_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -126,7 +191,9 @@ def _spread_tokens(word: Word, tokens: Sequence[str]) -> Iterator[TimedTokens]:
     if "{" in tokens:
         # csrfilt cuts the word into as many parts as the longest alternative has words.
         longest = max(1, *(len(split_words(a)) for a in re.split(r"[{}/]", " ".join(tokens))))
-        yield TimedTokens(word.channel, _middle(word, longest - 1, longest), tuple(tokens))
+        # One that the CTM has itself stands at the whole of its latest word.
+        parts = 1 if word.text.startswith("{ ") else longest
+        yield TimedTokens(word.channel, _middle(word, parts - 1, parts), tuple(tokens))
         return
     for i, token in enumerate(tokens):
         yield TimedTokens(word.channel, _middle(word, i, len(tokens)), (token,))
@@ -150,11 +217,11 @@ def assign_to_segments(
     """
     waiting: dict[Channel, deque[TimedTokens]] = {}
     for tokens in timed:
-        waiting.setdefault(tokens.channel, deque()).append(tokens)
-    last = {segment.channel: segment for segment in segments}
+        waiting.setdefault(_fold_case(tokens.channel), deque()).append(tokens)
+    last = {_fold_case(segment.channel): segment for segment in segments}
     strange = sorted(waiting.keys() - last.keys())
     if strange:
-        recording, channel = strange[0]
+        recording, channel = waiting[strange[0]][0].channel
         raise InputError(
             f"{len(waiting[strange[0]])} words in recording {recording}, channel {channel}, "
             "which has no reference segment"
@@ -162,9 +229,10 @@ def assign_to_segments(
     dealt: list[list[str]] = []
     for segment in segments:
         segment_tokens: list[str] = []
-        queue = waiting.get(segment.channel, deque())
+        key = _fold_case(segment.channel)
+        queue = waiting.get(key, deque())
         # The last segment takes all that is left, and others only what lies before their end.
-        while queue and (segment is last[segment.channel] or queue[0].middle < segment.end):
+        while queue and (segment is last[key] or queue[0].middle < segment.end):
             segment_tokens.extend(queue.popleft().tokens)
         dealt.append(segment_tokens)
     return dealt
@@ -199,8 +267,8 @@ def score_segments(
         # Ignored segments get no number, so that names are those of sclite.
         number = numbers[segment.speaker] = numbers.get(segment.speaker, -1) + 1
         utterance = f"{segment.speaker}-{number:03d}"
-        ref = _fold_all(filter_words(segment.text, ref_glm), phone_map)
-        hyp = _fold_all(recognised, phone_map)
+        ref = _fold_all(_strip_tags(filter_words(segment.text, ref_glm)), phone_map)
+        hyp = _fold_all(_strip_tags(recognised), phone_map)
         try:
             edits = align_marked(ref, hyp, optional)
         except InputError as error:
@@ -209,6 +277,11 @@ def score_segments(
             UtteranceScore(utterance, segment.speaker, tally(edits), tuple(ref), tuple(hyp))
         )
     return scored
+
+
+def _strip_tags(tokens: Sequence[str]) -> list[str]:
+    """Words without the tags `word;tag;tag` of sclite, in which `\\;` is a semicolon."""
+    return [TAGS.sub("", token).replace("\\;", ";") or token for token in tokens]
 
 
 def _fold_all(tokens: Sequence[str], phone_map: PhoneMap | None) -> list[str]:

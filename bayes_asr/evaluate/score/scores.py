@@ -107,7 +107,7 @@ class Score:
         return [mark(self.alignment(u)) for u in self.utterances]
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry of a score file; `rate` is per cent."""
+        """The entry of a score file; `rate` is per cent, None without reference tokens."""
         return {
             "set": self.set,
             "metric": self.metric,
@@ -119,7 +119,7 @@ class Score:
             "lm_weight": self.lm_weight,
             "insertion_penalty": self.insertion_penalty,
             **self.counts.as_dict(),
-            "rate": self.counts.rate,
+            "rate": self.counts.rate if self.counts.tokens else None,
             **self._describe_unknown(),
             **({"decoded": self.decoded} if self.decoded else {}),
             **({"cluster": self.cluster} if self.cluster != SPEAKER else {}),

@@ -179,6 +179,40 @@ def test_words_go_to_the_segment_that_ends_after_their_middle() -> None:
     assert assign_to_segments(segments, words) == [["w0.5"], ["w1", "w1.5", "w2.9"], ["w3", "w9"]]
 
 
+def test_channels_are_compared_without_case(pair: tuple[Path, Path]) -> None:
+    pair[1].write_text("REC a 0.1 0.2 hello\nrec A 0.4 0.2 there\nrec a 1.1 0.3 okay\nRec b 0 1 no")
+    utterances = score(*pair, None)
+    assert [u.counts.errors for u in utterances] == [0, 0, 0]
+    assert [u.hypothesis for u in utterances] == [("hello", "there"), ("okay",), ("no",)]
+
+
+def test_tags_of_words_are_no_part_of_them(pair: tuple[Path, Path]) -> None:
+    """Tags as in NIST's test1 (lvc_hyp.ctm), whose counts by speaker are those of its .raw."""
+    pair[0].write_text("rec A bob 0 9 a\\;s far;x semi\\;\n")
+    pair[1].write_text("rec A 0 1 A\\;S;tag1\nrec A 1 1 FAR;;tag2\nrec A 2 1 semi\\;\n")
+    (utterance,) = score(*pair, None)
+    assert utterance.reference == utterance.hypothesis == ("a;s", "far", "semi;")
+
+
+def test_alternations_of_a_ctm(pair: tuple[Path, Path]) -> None:
+    alternation = ["* * <ALT_BEGIN>", "0.5 0.2 hey", "0.9 0.4 you", "* * <ALT>", "0.6 0.2 okay"]
+    lines = ["0.1 0.2 hello", "0.3 0.1 there", *alternation, "* * <ALT_END>"]
+    pair[1].write_text("".join(f"rec A {line}\n" for line in lines) + "rec B 0 1 no\n")
+    utterances = score(*pair, None)
+    # The latest word has its middle at 1.1 s, in the second segment.
+    assert [u.counts.errors for u in utterances] == [0, 0, 0]
+    assert utterances[1].hypothesis == ("{", "hey", "you", "/", "okay", "}")
+
+
+def test_words_of_all_types_count_and_are_announced(
+    pair: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    pair[1].write_text("rec A 0.1 0.2 hello 1 lex bob\nrec A 0.4 0.2 uh NA fp bob\n")
+    with caplog.at_level("WARNING"):
+        assert score(*pair, None)[0].hypothesis == ("hello", "uh")
+    assert "words of all types count, as under sclite (1 fp, 1 lex)" in caplog.text
+
+
 def test_silent_channel_is_all_deletions(pair: tuple[Path, Path]) -> None:
     pair[1].write_text("rec A 0.1 0.2 hello\n")
     assert [u.counts.deletions for u in score(*pair, None)] == [1, 1, 1]
@@ -201,7 +235,12 @@ def test_words_that_rules_delete_are_gone() -> None:
         ("stm", "rec A bob 0.0", "line 1: 4 fields, an STM has 5 or more"),
         ("stm", "rec A bob x 1.0 A", "line 1: 'x' is not a time in seconds"),
         ("stm", "rec A bob 2 1 A", "line 1: a segment from 2.0 to 1.0 s"),
-        ("ctm", "rec A 0.1 0.2", "line 1: 4 fields, a CTM has 5 or 6"),
+        ("ctm", "rec A 0.1 0.2", "line 1: 4 fields, a CTM has 5 to 8"),
+        ("ctm", "rec A * * <ALT>", "line 1: <ALT> where none is due"),
+        ("ctm", "rec A * * <ALT_BEGIN>\nrec A * * <ALT_BEGIN>", "line 2: <ALT_BEGIN> where none"),
+        ("ctm", "rec A * * <ALT_BEGIN>\nrec A 0 1 a", "the last <ALT_BEGIN> has no <ALT_END>"),
+        ("ctm", "rec A * * <ALT_BEGIN>\nrec A * * <ALT_END>", "line 2: an alternation holds words"),
+        ("ctm", "rec A * 1 a", "line 1: '*' is not a time in seconds"),
         ("ctm", "rec A 0.1 inf a", "line 1: 'inf' is not a time in seconds"),
         ("ctm", "rec A 0.1 -0.2 a", "line 1: a lasts -0.2 s"),
         ("ctm", "rec C 0.1 0.2 a", "1 words in recording rec, channel C, which has no reference"),

@@ -54,6 +54,17 @@ def test_speakers(run_wer: Callable[..., str], pair: list[str | Path], tmp_path:
     assert [(s["speaker"], s["errors"]) for s in speakers] == [("mabc0", 2), ("fabc0", 1)]
 
 
+def test_without_a_reference_word_there_is_no_rate(
+    run_wer: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "ref").write_text("u1\n")
+    (tmp_path / "hyp").write_text("u1 uh\n")
+    files = "--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp"
+    entry = json.loads(run_wer(*files, "--json"))
+    assert (entry["rate"], entry["insertions"], entry["tokens"]) == (None, 1, 0)
+    assert run_wer(*files).startswith("%WER nan [ 1 / 0, 1 ins")
+
+
 def test_by_speaker_needs_the_speakers(run_wer: Callable[..., str], pair: list[str]) -> None:
     with pytest.raises(InputError, match="needs --utt2spk"):
         run_wer(*pair, "--by", "speaker")
