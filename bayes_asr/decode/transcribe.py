@@ -207,6 +207,19 @@ def transcribe(
     return transcripts, refused
 
 
+def compute_features(
+    run: Path, file: Path, channel: Channel | None = None
+) -> tuple[Streams, Streams]:
+    """Features [T, F] of a sound file by stream, and CMVN statistics [2, F+1] of the file alone.
+
+    Made as those that `run` was trained on; its network takes both. InputError as of `transcribe`.
+    """
+    config, network = read_configuration(run), load(run)
+    analyses = {name: _make_analysis(run, name, network, config) for name in network.front_ends}
+    features = _compute_features(str(file), analyses, channel).features
+    return features, {name: cmvn_statistics([matrix]) for name, matrix in features.items()}
+
+
 @contextmanager
 def _collect_errors(refused: list[str]) -> Iterator[None]:
     """Collect the error of a file, so that the others are recognised all the same."""

@@ -5,12 +5,14 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import bayes_asr
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features
@@ -166,6 +168,26 @@ def test_words_and_times_are_those_spoken(
     first = (tmp_path / "ctm").read_text().splitlines()[0].split()
     assert first[:2] == ["sound", "1"]
     assert first[4] == "six"
+
+
+def test_python_hears_as_the_command_does(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Words of files, and features with statistics that the network takes as `forward` does."""
+    file = tmp_path / "sound"
+    file.write_bytes(riff(speak(["six", "one"], np.random.default_rng(99)).samples))
+    capsys.readouterr()
+    command("transcribe", run, file, "--json")
+    (transcript,) = bayes_asr.transcribe(run, [str(file)])
+    assert [asdict(transcript)] == json.loads(capsys.readouterr().out)
+    features, cmvn = bayes_asr.features(run, file)
+    assert cmvn["features"].shape == (2, features["features"].shape[1] + 1)
+    network = bayes_asr.load(run)
+    assert len(network(features, cmvn)) == len(features["features"])
+    with pytest.raises(ValueError, match=r"bayes_asr\.features returns them"):
+        network(features)
+    with pytest.raises(InputError, match="absent"):
+        bayes_asr.transcribe(run, [file, tmp_path / "absent"])
 
 
 def test_files_of_one_speaker_are_normalised_together(

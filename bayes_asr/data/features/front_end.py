@@ -214,7 +214,8 @@ class FrontEnd:
         if self.cmvn != "none" and stats is None:
             raise ValueError(
                 f"this run normalises by speaker (features.cmvn = {self.cmvn}): pass the"
-                " speaker's CMVN statistics [2, F+1] as `cmvn`"
+                " speaker's CMVN statistics [2, F+1] as `cmvn`; of a sound file bayes_asr.features"
+                " returns them"
             )
 
     def prepare(self, matrix: np.ndarray, stats: np.ndarray | None) -> np.ndarray:

@@ -30,8 +30,9 @@ def beta_interval(
 ) -> Interval:
     """Equal-tailed interval of an error rate whose tokens fail independently.
 
-    Beta(e + 1, n - e + 1) under the uniform prior. Tokens of one utterance are not independent,
-    so it is too narrow; see `bootstrap`. More errors than tokens have no such interval.
+    Beta(e + 1, n - e + 1) under the uniform prior; of no or all tokens it reaches 0 or 100. Tokens
+    of one utterance are not independent, so it is too narrow; see `bootstrap`. More errors than
+    tokens have no such interval.
     """
     if not 0 <= errors <= tokens or tokens == 0:
         raise InputError(f"no beta interval for {errors} errors of {tokens} tokens; use bootstrap")
@@ -42,9 +43,7 @@ def beta_interval(
         half = stats.norm.ppf(1 - p_value) * np.sqrt(e / n * (1 - e / n) / n)
         return Interval(100 * (e / n - half), 100 * (e / n + half))
     if prior == "clopper-pearson":
-        # Clopper and Pearson: bounds of 0 and 1 at the ends, where the beta law has no parameter.
-        low = stats.beta.ppf(p_value, e, n - e + 1) if e else 0.0
-        high = stats.beta.ppf(1 - p_value, e + 1, n - e) if e < n else 1.0
+        low, high = stats.beta.ppf([p_value, 1 - p_value], [e, e + 1], [n - e + 1, n - e])
     elif prior in ("uniform", "jeffreys"):
         # A prior Beta(a, a) gives a posterior Beta(e + a, n - e + a).
         a = 1.0 if prior == "uniform" else 0.5
@@ -53,7 +52,8 @@ def beta_interval(
         raise InputError(
             f"unknown prior {prior!r}; known: uniform, jeffreys, clopper-pearson, wald"
         )
-    return Interval(100 * float(low), 100 * float(high))
+    # 0 and 1 at the ends (Brown, Cai & DasGupta 2001), so that the interval holds the rate.
+    return Interval(100 * float(low) if e else 0.0, 100 * float(high) if e < n else 100.0)
 
 
 def beta_of_runs(counts: Sequence[ErrorCounts], level: float = 0.95) -> Interval | None:

@@ -17,6 +17,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.counts import align, count_errors
 from bayes_asr.evaluate.score.statistics import (
     Marks,
+    Prior,
     beta_interval,
     bootstrap,
     holm,
@@ -76,6 +77,16 @@ def test_clopper_pearson_reaches_the_ends(errors: int) -> None:
     expected = stats.binomtest(errors, 10).proportion_ci(method="exact")
     interval = beta_interval(errors, 10, prior="clopper-pearson")
     assert interval == pytest.approx([100 * expected.low, 100 * expected.high])
+
+
+@pytest.mark.parametrize("prior", ["uniform", "jeffreys"])
+def test_interval_of_no_or_all_errors_holds_the_rate(prior: Prior) -> None:
+    """A rate of 100 stands in its interval; the other bound is that of the beta law."""
+    none, every = (beta_interval(errors, 20, prior=prior) for errors in (0, 20))
+    a = 1.0 if prior == "uniform" else 0.5
+    assert none == pytest.approx((0, 100 * stats.beta.ppf(0.975, a, 20 + a)))
+    assert (none.low, every.high) == (0, 100)
+    assert every.low == pytest.approx(100 - none.high)
 
 
 def test_bootstrap_error_equals_the_delta_method() -> None:
