@@ -11,7 +11,7 @@ from bayes_asr.base.files import replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.merge import load
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
-from bayes_asr.pytorch_kaldi.notes import DIFFERENCES
+from bayes_asr.pytorch_kaldi.notes import DIFFERENCES, WITHOUT_PRESET
 from bayes_asr.pytorch_kaldi.translation import Translation, translate
 from bayes_asr.tasks.task import task_of
 
@@ -25,6 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--like-theirs",
         action="store_true",
         help=f"include {PRESET}: what theirs computes otherwise",
+    )
+    parser.add_argument(
+        "--without-data",
+        action="store_true",
+        help="leave out the data: for run.sh --config, on top of a recipe that has its own",
     )
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="default: FILE.yaml here")
 
@@ -47,14 +52,19 @@ def write_yaml(cfg: Path, translation: Translation, *, like_theirs: bool = False
 def run(args: argparse.Namespace) -> None:
     """Write the configuration, and say option by option what could not be carried over."""
     out = args.out or Path(args.cfg.with_suffix(".yaml").name)
-    translation = translate(read_experiment(args.cfg))
+    translation = translate(read_experiment(args.cfg), like_theirs=args.like_theirs)
+    if args.without_data:
+        del translation.keys["data"]
     with replacing(out) as temporary:
         text = write_yaml(args.cfg, translation, like_theirs=args.like_theirs)
         temporary.write_text(text, encoding="utf-8")
     lines = translation.notes.lines()
     print(f"{len(lines)} things of {args.cfg.name} are not carried over:")
-    for line in [*lines, "whatever it says:", *DIFFERENCES]:
+    differences = DIFFERENCES if args.like_theirs else (*DIFFERENCES, *WITHOUT_PRESET)
+    for line in [*lines, "whatever it says:", *differences]:
         print(printable(f"  {line}"))
+    if not args.without_data:
+        print("on top of a recipe (run.sh --config), which has its own data: --without-data")
     try:
         task_of(load([out]))
     except InputError as error:

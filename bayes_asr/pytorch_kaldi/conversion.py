@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.pytorch_kaldi.experiment import LayerOptions, parse_flag
+from bayes_asr.pytorch_kaldi.experiment import LayerOptions
+from bayes_asr.pytorch_kaldi.sections import parse_flag
 from bayes_asr.pytorch_kaldi.stacks import Origin
 from bayes_asr.pytorch_kaldi.weights import Weights
 
@@ -85,7 +86,7 @@ class _Reader:
 
     @property
     def _where(self) -> str:
-        return f"[{self.origin.network.section}] {self.origin.network.name}"
+        return f"[{self.origin.network.section.name}] {self.origin.network.name}"
 
     def refuse(self, why: str) -> InputError:
         """The error that a layer cannot be converted."""
@@ -185,7 +186,7 @@ def _convert_torch(reader: _Reader, layer: LayerOptions, gates: int) -> State:
     recurrent = [weight.T for weight in each("weight_hh", units)]
     state = {"W.weight": torch.cat(each("weight_ih", -1)), "V": torch.stack(recurrent)}
     biases = [torch.zeros(len(ends), gates * units)] * 2
-    if parse_flag(network.options["bias"]):
+    if parse_flag(network.section.take("bias")):
         biases = [torch.stack(each(f"bias_{kind}")) for kind in ("ih", "hh")]
     biases_in, behind = biases
     if network.kind == "GRU_cudnn":

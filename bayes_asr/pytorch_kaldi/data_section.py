@@ -1,6 +1,5 @@
 """From sets, streams and labels of pytorch-kaldi to our sections `data`, `features`, `streams`."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,8 @@ from bayes_asr.pytorch_kaldi.experiment import DataSet, Experiment, FeatureEntry
 from bayes_asr.pytorch_kaldi.notes import Notes
 
 FEATURES = "features"
+TABLE = "feats.scp"
 USES = {"train": "train_with", "dev": "valid_with", "test": "forward_with"}
-CMVN = re.compile(r"apply-cmvn\s+(?P<options>.*)")
-DELTAS = re.compile(r"add-deltas\s+(?:--delta-order=(?P<order>\d)\s+)?ark:- ark:-")
 
 Translated = dict[str, Any]
 
@@ -68,90 +66,94 @@ def translate_data(
             notes.say(option.line, f"[data_use] {skipped}", f"{use} is {set_names[0]} alone here")
         sets = [experiment.sets[name] for name in set_names]
         set_targets = {} if use == "test" else targets
-        data[use] = _translate_sets(sets if use == "train" else sets[:1], names, set_targets, notes)
+        data[use] = _translate_sets(sets if use == "train" else sets[:1], names, set_targets)
     if not tested:
         del data["test"]
-    graphs = [
-        labels["lab_graph"]
-        for name in experiment.forward
-        for labels in experiment.sets[name].labels.values()
-    ]
-    data["graph"] = list(dict.fromkeys(filter(None, graphs)))[:1]
-    for section in experiment.sections:
-        if section.startswith("dataset"):
-            notes.use(section, "fea", "lab")
+    for name in experiment.used:
+        _say_directories(experiment, experiment.sets[name], names, notes)
+    data["graph"] = _choose_graph(experiment, notes)
     return data
 
 
+def _choose_graph(experiment: Experiment, notes: Notes) -> list[str]:
+    """The graph of the first set that is forwarded; others are said."""
+    forwarded = [block for name in experiment.forward for block in experiment.sets[name].blocks]
+    graphs = [block["lab_graph"] for block in forwarded if block["lab_graph"]][:1]
+    for name in experiment.used:
+        for block in experiment.sets[name].blocks:
+            if block["lab_graph"] and block["lab_graph"] not in graphs:
+                why = f"the graph is {graphs[0] if graphs else 'of the test set'}: left out"
+                notes.say(block.line, f"lab_graph = {block['lab_graph']}", why)
+    return graphs
+
+
 def _translate_sets(
-    sets: Sequence[DataSet], names: Mapping[str, str], targets: Mapping[str, str], notes: Notes
+    sets: Sequence[DataSet], names: Mapping[str, str], targets: Mapping[str, str]
 ) -> Translated:
     """Directories of a set of ours, which may be several of theirs."""
     keys: Translated = {}
     several = "_all_of" if len(sets) > 1 else ""
     for source, target in names.items():
-        folders = [
-            _find_directory(data, data.streams[source], notes)
-            for data in sets
-            if source in data.streams
-        ]
+        folders = [_find_directory(_take_stream(data, source)) for data in sets]
         if target == FEATURES:
             keys[f"features{several}"] = folders
         else:
             keys.setdefault(f"streams{several}", {})[target] = folders
     for source, target in targets.items():
-        folders = [data.labels[source]["lab_folder"] for data in sets if source in data.labels]
+        folders = [_take_label_folder(data, source) for data in sets]
         # A dot in our name marks a label set beside the alignments.
-        if folders and "." not in target:
+        if "." not in target:
             keys[f"alignments{several}"] = folders
-        elif folders:
+        else:
             keys.setdefault(f"labels{several}", {})[source] = folders
     return keys
 
 
-def _find_directory(data: DataSet, stream: FeatureEntry, notes: Notes) -> str:
+def _take_stream(data: DataSet, name: str) -> FeatureEntry:
+    """A stream of a set; InputError where it is missing."""
+    if name not in data.streams:
+        raise data.section.take("fea").error(f"there is no stream {name}, which [model] reads")
+    return data.streams[name]
+
+
+def _take_label_folder(data: DataSet, name: str) -> str:
+    """The directory of the alignments of a label; InputError where it is missing."""
+    if name not in data.labels or not data.labels[name]["lab_folder"]:
+        raise data.section.take("lab").error(f"there is no lab_folder of {name}, which is learnt")
+    return data.labels[name]["lab_folder"]
+
+
+def _find_directory(stream: FeatureEntry) -> str:
     """The data directory of a table; where it is called otherwise than feats.scp, one to make."""
     table = Path(stream.table)
-    if table.name == "feats.scp":
-        return str(table.parent)
-    directory = str(table.with_suffix(""))
-    tables = next((labels["lab_data_folder"] for labels in data.labels.values()), str(table.parent))
-    notes.say(
-        stream.line,
-        f"fea_lst = {table}",
-        f"make a data directory of it: mkdir -p {directory} && cp {table} {directory}/feats.scp &&"
-        f" cp {tables.rstrip('/')}/{{utt2spk,text}} {directory}",
-    )
-    return directory
+    return str(table.parent if table.name == TABLE else table.with_suffix(""))
 
 
-def translate_front_ends(
-    experiment: Experiment, names: Mapping[str, str], notes: Notes
-) -> Translated:
-    data = experiment.sets[experiment.train[0]]
-    streams = {
-        target: _translate_commands(data.streams[source], notes) for source, target in names.items()
-    }
-    front_ends = {FEATURES: streams.pop(FEATURES, {}), "streams": streams}
-    return {key: value for key, value in front_ends.items() if value}
-
-
-def _translate_commands(stream: FeatureEntry, notes: Notes) -> Translated:
-    """The front end of a stream: its commands, where these are Kaldi's usual ones, and context."""
-    options: Translated = {"left_context": stream.left, "right_context": stream.right}
-    for command in filter(None, (part.strip() for part in stream.commands.split("|"))):
-        if cmvn := CMVN.fullmatch(command):
-            variances = "--norm-vars=true" in cmvn["options"]
-            options["cmvn"] = "mean-variance" if variances else "mean"
+def _say_directories(
+    experiment: Experiment, data: DataSet, names: Mapping[str, str], notes: Notes
+) -> None:
+    """Say which directories are to be made, and whose texts are not those of theirs."""
+    folders = [block["lab_data_folder"].rstrip("/") for block in data.blocks]
+    for source, target in names.items():
+        stream = _take_stream(data, source)
+        directory, table = _find_directory(stream), Path(stream.table)
+        tables = str(table.parent)
+        if table.name != TABLE:
+            tables = next(filter(None, folders), tables)
+            copies = f"mkdir -p {directory} && cp {table} {directory}/{TABLE} && cp {tables}"
             notes.say(
                 stream.line,
-                f"{stream.name}: apply-cmvn",
-                "statistics are those of cmvn.scp of the data directory, or where there is none, of"
-                " the speaker's utterances",
+                f"fea_lst = {table}",
+                f"make a data directory of it: {copies}/{{utt2spk,text}} {directory}",
             )
-        elif deltas := DELTAS.fullmatch(command):
-            # add-deltas appends two derivatives where it is not told.
-            options["deltas"] = int(deltas["order"] or 2)
-        else:
-            notes.say(stream.line, f"{stream.name}: {command[:60]}", "no command is run: apply it")
-    return options
+        if experiment.reads_samples(source):
+            notes.say(
+                stream.line,
+                f"fea_lst = {table}",
+                f"samples of SincNet: make them of the wav.scp of a copy DIR of {tables}, bayes-asr"
+                " features --kind samples --window 200 DIR, and name DIR in data",
+            )
+        for texts, block in zip(folders, data.blocks, strict=True):
+            if target == FEATURES and texts not in ("", tables):
+                why = f"utt2spk and text are those of {directory}"
+                notes.say(block.line, f"lab_data_folder = {texts}", why)

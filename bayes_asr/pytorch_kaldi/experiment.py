@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import nearest
 from bayes_asr.pytorch_kaldi.operations import Operation, parse_operations
-from bayes_asr.pytorch_kaldi.sections import Option, Section, read_sections
+from bayes_asr.pytorch_kaldi.sections import (
+    Option,
+    Section,
+    parse_flag,
+    parse_number,
+    parse_whole,
+    read_sections,
+)
 
 Value = TypeVar("Value")
 PREFIXES = {  # of the options of each class that has layers
@@ -38,6 +45,7 @@ CLASSES = (  # all of the original, also those that are not understood here
 )
 STREAM = ("fea_name", "fea_lst", "fea_opts", "cw_left", "cw_right")
 LABELS = ("lab_name", "lab_folder", "lab_opts", "lab_count_file", "lab_data_folder", "lab_graph")
+PHONES = "ali-to-phones"
 NO_LABELS = "none"  # the name of labels that are not there
 
 
@@ -68,7 +76,7 @@ class LabelEntry:
     @property
     def of_phones(self) -> bool:
         """Whether they are phones, not pdfs."""
-        return self["lab_opts"].startswith("ali-to-phones")
+        return self["lab_opts"].startswith(PHONES)
 
     def __getitem__(self, name: str) -> str:
         """The text of a field of the block; empty where it is not there."""
@@ -77,12 +85,16 @@ class LabelEntry:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A set: streams and labels by name."""
+    """A set: streams and labels by name.
+
+    blocks: all of `lab`, also those without labels, which have a graph.
+    """
 
     name: str
     streams: Mapping[str, FeatureEntry]
     labels: Mapping[str, LabelEntry]
-    line: int
+    blocks: tuple[LabelEntry, ...]
+    section: Section
 
 
 Schedule = tuple[tuple[float, int], ...]
@@ -110,7 +122,7 @@ class LayerOptions:
 class Architecture:
     """A network: its class, its layers (empty for classes that are not understood) and training.
 
-    options: what else its section has, by name.
+    section: what else there is of it.
     """
 
     name: str
@@ -124,9 +136,7 @@ class Architecture:
     halving_factor: float
     improvement_threshold: float
     optimizer: str
-    options: Mapping[str, Option]
-    section: str
-    line: int
+    section: Section
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,20 @@ class Experiment:
     forward: tuple[str, ...]
     architectures: Mapping[str, Architecture]
     operations: Sequence[Operation]
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The names of all sets that are trained on, validated on or forwarded, once each."""
+        return tuple(dict.fromkeys((*self.train, *self.valid, *self.forward)))
+
+    def reads_samples(self, stream: str) -> bool:
+        """Whether a SincNet reads a stream, which then is sound."""
+        return any(
+            operation.kind == "compute"
+            and operation.second == stream
+            and self.architectures[operation.first].kind == "SincNet"
+            for operation in self.operations
+        )
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -205,7 +229,8 @@ def _read_set(section: Section) -> DataSet:
         section.take("data_name").text,
         {item.name: item for item in streams},
         {item.name: item for item in labels if item.name != NO_LABELS},
-        section.line,
+        tuple(labels),
+        section,
     )
 
 
@@ -247,26 +272,27 @@ def _read_architecture(section: Section) -> Architecture:
         )
     prefix = PREFIXES.get(kind, "")
 
-    def flag(option: str) -> bool:
-        is_set = f"{prefix}_{option}" in section.options
-        return is_set and parse_flag(section.take(f"{prefix}_{option}"))
-
     return Architecture(
         name,
         kind,
         _read_layers(section, prefix) if prefix else _read_cudnn_layers(section, kind),
-        flag("use_batchnorm_inp"),
-        flag("use_laynorm_inp"),
-        parse_flag(section.take("bidirectional")) if kind in CUDNN else flag("bidir"),
+        bool(prefix) and section.flag(f"{prefix}_use_batchnorm_inp"),
+        bool(prefix) and section.flag(f"{prefix}_use_laynorm_inp"),
+        _read_directions(section, kind, prefix),
         parse_flag(section.take("arch_freeze")),
         parse_schedule(section.take("arch_lr"), section.take("arch_lr").text),
         parse_number(section.take("arch_halving_factor")),
         parse_number(section.take("arch_improvement_threshold")),
         section.take("arch_opt").text,
-        section.options,
-        section.name,
-        section.line,
+        section,
     )
+
+
+def _read_directions(section: Section, kind: str, prefix: str) -> bool:
+    """Whether a network reads time both ways."""
+    if kind in CUDNN:
+        return parse_flag(section.take("bidirectional"))
+    return kind in RECURRENT and section.flag(f"{prefix}_bidir")
 
 
 def _read_layers(section: Section, prefix: str) -> tuple[LayerOptions, ...]:
@@ -300,7 +326,7 @@ def _read_cudnn_layers(section: Section, kind: str) -> tuple[LayerOptions, ...]:
     units, layers, dropout = (
         section.take(name) for name in ("hidden_size", "num_layers", "dropout")
     )
-    activation = section.options.get("nonlinearity")
+    activation = section.get("nonlinearity") if kind == "RNN_cudnn" else None
     layer = LayerOptions(
         parse_whole(units, units.text),
         parse_schedule(dropout, dropout.text),
@@ -338,28 +364,3 @@ def by_epoch(schedule: Schedule, convert: type[int] | type[float]) -> Any:
     # Running sums of the epochs, from 1, are where each value begins; the last sum is no begin.
     begins = accumulate((count for _, count in schedule), initial=1)
     return {begin: convert(value) for begin, (value, _) in zip(begins, schedule, strict=False)}
-
-
-def parse_whole(option: Option, text: str, line: int | None = None) -> int:
-    """Read a whole number of an option; InputError for anything else."""
-    # Python's int would also take blanks, underscores and digits of other scripts.
-    if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
-        raise option.error(f"{text[:40]!r} is not a whole number", line)
-    return int(text)
-
-
-def parse_number(option: Option, text: str | None = None) -> float:
-    """Read a finite number, likewise."""
-    written = option.text if text is None else text
-    if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", written, re.ASCII):
-        raise option.error(f"{written[:40]!r} is not a number")
-    return float(written)
-
-
-def parse_flag(option: Option, text: str | None = None) -> bool:
-    """Read True or False, likewise."""
-    written = option.text if text is None else text
-    values = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    if written.lower() not in values:
-        raise option.error(f"{written[:40]!r} is neither True nor False")
-    return values[written.lower()]

@@ -24,13 +24,14 @@ def convert_networks(
     theirs writes (`final_architecture1.pkl`), and otherwise in that of the sections. InputError
     where one is missing, or is of another network than the configuration says.
     """
-    networks = {origin.network.section: origin.network for origin in origins.values()}
+    networks = {origin.network.section.name: origin.network for origin in origins.values()}
     weights = {
         section: _read(networks[section], file)
         for section, file in _assign(networks, files).items()
     }
     return {
-        name: convert(origin, weights[origin.network.section]) for name, origin in origins.items()
+        name: convert(origin, weights[origin.network.section.name])
+        for name, origin in origins.items()
     }
 
 
@@ -65,7 +66,7 @@ def _read(network: Architecture, file: Path) -> Weights:
     weights = read_weights(file)
     if len(weights.layers) != len(network.layers):
         raise InputError(
-            f"{file}: has {len(weights.layers)} layers, but [{network.section}] {network.name} has"
-            f" {len(network.layers)}; is it a file of another training?"
+            f"{file}: has {len(weights.layers)} layers, but [{network.section.name}] {network.name}"
+            f" has {len(network.layers)}; is it a file of another training?"
         )
     return weights

@@ -1,10 +1,11 @@
 """Options of a configuration that cannot be carried over, one by one."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bayes_asr.pytorch_kaldi.sections import Section
+from bayes_asr.pytorch_kaldi.sections import Option, Section
 
-SILENT = {  # names of files that theirs needs and ours has not, and options that change no result
+IDLE = {  # names of files that theirs needs and ours has not, and options that change no result
     "cfg_proto",
     "cfg_proto_chunk",
     "arch_proto",
@@ -16,14 +17,12 @@ SILENT = {  # names of files that theirs needs and ours has not, and options tha
     "save_gpumem",
     "max_mem",
     "max_arcs",
-    "arch_seq_model",
-    "data_name",
     "batch_first",
     "norm_vars",
-    "normalize_posteriors",
-    "require_decoding",
 }
-NOT_WANTED = ("", "none", "false")
+NOT_WANTED = ("", "none", "false")  # values of the following that ask for nothing
+PRETRAINED = "make a run of it: bayes-asr import-weights; then train.init_from"
+BY_FRAMES = "batches are of frames, in pieces of utterances"
 SAID = {
     "cmd": "give Kaldi's scripts to the verbs: --cmd, and decode_cmd for decode",
     "out_folder": "give the folder to train: --out",
@@ -33,13 +32,18 @@ SAID = {
     "max_nr_of_parallel_forwarding_processes": "give the processes to forward: --nj",
     "multi_gpu": "start processes by torchrun: docs/training.md",
     "n_chunks": "data are not cut into chunks: features are normalised by all training data",
+    "max_seq_length_train": BY_FRAMES,
+    "increase_seq_length_train": BY_FRAMES,
+    "start_seq_len_train": "sequences do not grow, or their lengths are told by epoch",
+    "multply_factor_seq_len_train": "sequences do not grow, or their lengths are told by epoch",
     "batch_size_valid": "no frame is padded, so no result depends on it",
     "max_seq_length_valid": "utterances of dev are read whole",
     "decoding_script": "bayes-asr decode searches; with --backend kaldi by Kaldi's programs",
     "scoring_script": "bayes-asr score counts: set score.metric, and score.phone_map for TIMIT",
     "skip_scoring": "score is a verb of its own",
     "save_out_file": "give the outputs that you want to forward: --layer, --head, --kind",
-    "arch_pretrain_file": "make a run of it: bayes-asr import-weights; then train.init_from",
+    "arch_pretrain_file": PRETRAINED,
+    "pretrain_file": PRETRAINED,
 }
 """By the name of an option: what ours does instead."""
 
@@ -52,6 +56,13 @@ DIFFERENCES = (
     "LM weight: theirs is the best of the test set; here that of dev",
 )
 """What differs for every configuration, whatever it says."""
+
+WITHOUT_PRESET = (
+    "first weights: theirs of MLPs and heads are smaller (24.5 times below Glorot's), of cuDNN's"
+    " classes otherwise drawn: --like-theirs",
+    "gradients: theirs are not shortened; here to train.max_gradient_norm: --like-theirs",
+)
+"""What differs unless the preset is asked for."""
 
 OF_WEIGHTS = (
     "not carried over: the state of the optimizers (optimizer_par), so that no training goes on:"
@@ -66,39 +77,51 @@ OF_WEIGHTS = (
 class Notes:
     """Remarks on a configuration.
 
-    remarks: the line, what stands there and why it is not carried over; handled: section and name
-    of the options that are understood.
+    remarks: the line, what stands there and why it is not carried over; left_out: sections that are
+    left out as a whole.
     """
 
     remarks: list[tuple[int, str, str]] = field(default_factory=list)
-    handled: set[tuple[str, str]] = field(default_factory=set)
-
-    def use(self, section: str, *names: str) -> None:
-        """Note that options are carried over, or that something is said of them."""
-        self.handled |= {(section, name) for name in names}
+    left_out: set[str] = field(default_factory=set)
 
     def say(self, line: int, what: str, why: str) -> None:
-        """Say that something has no counterpart, and what to do."""
-        if (line, what, why) not in self.remarks:
+        """Say, once, that something has no counterpart, and what to do."""
+        if (what, why) not in [remark[1:] for remark in self.remarks]:
             self.remarks.append((line, what, why))
 
-    def say_rest(self, sections: dict[str, Section]) -> None:
-        """Say of every option that nothing has used what becomes of it, once of each name."""
-        names: set[str] = set()
-        for section in sections.values():
-            for name, option in section.options.items():
-                if option.mended:
-                    lines = ", ".join(map(str, option.mended))
-                    why = f"broken commands are joined: line {lines}"
-                    self.say(option.line, f"[{section.name}] {name}", why)
-                if (section.name, name) in self.handled or name in SILENT or name in names:
-                    continue
-                if option.text.lower() in NOT_WANTED:
-                    continue
-                # An option that each network repeats is said once.
-                names.add(name)
-                why = SAID.get(name, "has no counterpart")
-                self.say(option.line, f"[{section.name}] {name} = {_shorten(option.text)}", why)
+    def leave_out(self, section: Section, name: str, why: str) -> None:
+        """Say that a whole section is left out."""
+        self.left_out.add(section.name)
+        self.say(section.line, f"[{section.name}] {name}", f"{why}: left out")
+
+    def say_rest(self, sections: Iterable[Section]) -> None:
+        """Say of every option that nobody has asked for what becomes of it, once of each name."""
+        remaining: dict[str, list[Option]] = {}
+        for section in sections:
+            for option in section.options.values():
+                self._say_mended(option)
+                if section.name not in self.left_out and option.name not in section.consumed:
+                    remaining.setdefault(option.name, []).append(option)
+        idle = [options[0] for name, options in remaining.items() if name in IDLE]
+        if idle:
+            self.say(idle[0].line, ", ".join(o.name for o in idle), "change no result here")
+        for name, options in remaining.items():
+            wanted = [o for o in options if name not in SAID or o.text.lower() not in NOT_WANTED]
+            if wanted and name not in IDLE:
+                self._say_repeated(wanted, SAID.get(name, "has no counterpart"))
+
+    def _say_repeated(self, options: Sequence[Option], why: str) -> None:
+        """Say of an option why it is left out, and where else it is."""
+        option, *further = options
+        places = ", ".join(f"[{o.section}]" for o in further)
+        value = f"[{option.section}] {option.name} = {_shorten(option.text)}"
+        self.say(option.line, value, f"{why}{'; also in ' if further else ''}{places}")
+
+    def _say_mended(self, option: Option) -> None:
+        if option.mended:
+            lines = ", ".join(map(str, option.mended))
+            why = f"broken commands are joined: line {lines}"
+            self.say(option.line, f"[{option.section}] {option.name}", why)
 
     def lines(self) -> list[str]:
         """All of it, in the order of the file."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
@@ -44,18 +44,33 @@ class Option:
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its options by name."""
+    """A section: its options by name.
+
+    consumed: the names that were asked for, so that what is left can be said.
+    """
 
     path: Path
     name: str
     line: int
     options: Mapping[str, Option]
+    consumed: set[str] = field(default_factory=set, compare=False)
 
     def take(self, name: str) -> Option:
         """An option; InputError where it is missing."""
-        if name not in self.options:
+        option = self.get(name)
+        if option is None:
             raise InputError(f"{self.path}, line {self.line}: [{self.name}] has no {name}; add it")
-        return self.options[name]
+        return option
+
+    def get(self, name: str) -> Option | None:
+        """An option; None where it is missing."""
+        self.consumed.add(name)
+        return self.options.get(name)
+
+    def flag(self, name: str) -> bool:
+        """Whether an option is there and true; InputError where it is neither true nor false."""
+        option = self.get(name)
+        return option is not None and parse_flag(option)
 
 
 def read_sections(path: Path) -> dict[str, Section]:
@@ -121,3 +136,31 @@ def _build(
 def _is_cut(text: str) -> bool:
     """Whether a line is the first of a broken command, of which four of the shipped files have."""
     return text.startswith(COMMAND) and not text.endswith(END)
+
+
+# --- values
+
+
+def parse_whole(option: Option, text: str, line: int | None = None) -> int:
+    """Read a whole number of an option; InputError for anything else."""
+    # Python's int would also take blanks, underscores and digits of other scripts.
+    if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
+        raise option.error(f"{text[:40]!r} is not a whole number", line)
+    return int(text)
+
+
+def parse_number(option: Option, text: str | None = None) -> float:
+    """Read a finite number, likewise."""
+    written = option.text if text is None else text
+    if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", written, re.ASCII):
+        raise option.error(f"{written[:40]!r} is not a number")
+    return float(written)
+
+
+def parse_flag(option: Option, text: str | None = None) -> bool:
+    """Read True or False, likewise."""
+    written = option.text if text is None else text
+    values = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if written.lower() not in values:
+        raise option.error(f"{written[:40]!r} is neither True nor False")
+    return values[written.lower()]

@@ -6,16 +6,16 @@ from typing import Any
 
 from bayes_asr.pytorch_kaldi.experiment import (
     CUDNN,
+    PREFIXES,
     RECURRENT,
     Architecture,
     Experiment,
     LayerOptions,
     by_epoch,
-    parse_flag,
-    parse_whole,
 )
 from bayes_asr.pytorch_kaldi.notes import Notes
 from bayes_asr.pytorch_kaldi.operations import Operation
+from bayes_asr.pytorch_kaldi.sections import parse_flag, parse_whole
 
 ACTIVATIONS = {
     "relu": "relu",
@@ -74,12 +74,14 @@ class Stack:
         return [name for name, origin in self.origins.items() if origin.network is network]
 
 
-def build_stack(experiment: Experiment, streams: Mapping[str, str], notes: Notes) -> Stack | None:
+def build_stack(
+    experiment: Experiment, streams: Mapping[str, str], notes: Notes, *, like_theirs: bool
+) -> Stack | None:
     """The stack of an experiment; None, with a note, where ours has no such layers.
 
-    streams: our names of their streams.
+    streams: our names of their streams; like_theirs: first weights as theirs draws them.
     """
-    builder = _Builder(experiment, streams, notes)
+    builder = _Builder(experiment, streams, notes, like_theirs)
     # Operations stand in the order of computation, so what one reads is known before it.
     for operation in experiment.operations:
         builder.take(operation)
@@ -118,8 +120,11 @@ def list_costs(experiment: Experiment, notes: Notes) -> dict[tuple[str, str], fl
 class _Builder:
     """Walks through the operations and appends layers."""
 
-    def __init__(self, experiment: Experiment, streams: Mapping[str, str], notes: Notes) -> None:
+    def __init__(
+        self, experiment: Experiment, streams: Mapping[str, str], notes: Notes, like_theirs: bool
+    ) -> None:
         self.experiment, self.notes, self.failed = experiment, notes, False
+        self.like_theirs = like_theirs
         self.stack = Stack()
         # Values are known by what they read: a join adds no layer until one reads it.
         self.known = {name: Source((stream,)) for name, stream in streams.items()}
@@ -174,6 +179,9 @@ class _Builder:
         self._check_beginning(network)
         hidden = network.layers
         label = self.labels.get(operation.result)
+        if label in self.stack.heads:
+            self._fail(operation, f"{label} has another head already, and has one here")
+            return
         # The last layer of an MLP with softmax is a head here, and no layer of the stack.
         if label is not None and network.kind == "MLP" and hidden[-1].activation == "softmax":
             hidden = hidden[:-1]
@@ -183,7 +191,7 @@ class _Builder:
         if label is None:
             self.known[operation.result] = source
             return
-        self._check_head(network, network.layers[-1])
+        self._check_head(network, network.layers[-1], label)
         if len(source.reads) > 1 or source.reads[0] in self._streams:
             nothing = {"kind": "dropout", "dropout": 0.0}  # heads read layers
             source = self._append(Origin(network, ""), f"{network.name}_in", nothing, source)
@@ -197,19 +205,23 @@ class _Builder:
 
     def _check_beginning(self, network: Architecture) -> None:
         """Say of switches that are off what is on here whatever a configuration says."""
-        always = {"_orthinit": "recurrent weights begin orthogonal", "bias": "it has biases"}
-        for option in network.options.values():
-            for end, what in always.items():
-                if option.name.endswith(end) and not parse_flag(option):
-                    self.notes.say(
-                        option.line, f"[{network.section}] {option.name}", f"{what} here"
-                    )
+        switches = {}
+        if network.kind in RECURRENT:
+            switches[f"{PREFIXES[network.kind]}_orthinit"] = "recurrent weights begin orthogonal"
+        if network.kind in CUDNN:
+            switches["bias"] = "it has biases"
+        for name, what in switches.items():
+            option = network.section.get(name)
+            if option and not parse_flag(option):
+                self.notes.say(option.line, f"[{option.section}] {name}", f"{what} here")
 
-    def _check_head(self, network: Architecture, layer: LayerOptions) -> None:
+    def _check_head(self, network: Architecture, layer: LayerOptions, label: str) -> None:
         if layer.batch_norm or layer.layer_norm or any(value for value, _ in layer.dropout):
             self._say(network, "heads have no norm and no dropout here")
         if isinstance(layer.units, int):
             self._say(network, f"not {layer.units}: heads have as many outputs as there are labels")
+        elif layer.units != label:
+            self._say(network, f"not N_out_{layer.units}: its outputs are of {label}")
 
     def _append_layers(
         self, network: Architecture, layers: Iterable[LayerOptions], source: Source
@@ -252,7 +264,7 @@ class _Builder:
                 "tied_directions": False,
                 "norm": "none",
                 "dropout": 0.0,
-                "input_init": "uniform",
+                "input_init": self._choose_first_weights(network),
                 # cuDNN applies dropout between layers, and so not before the first.
                 "input_dropout": dropout if number else 0.0,
             }
@@ -291,12 +303,23 @@ class _Builder:
         # Their convolution runs along the features of a frame alone.
         return {"kind": "conv2d", "kernel": [1, layer.kernel], **shared}
 
+    def _choose_first_weights(self, network: Architecture) -> str:
+        """The first weights of a class of cuDNN."""
+        if not self.like_theirs:
+            return "uniform"
+        if network.kind == "RNN_cudnn":
+            return "uniform-units"
+        if network.kind == "LSTM_cudnn" and not parse_flag(network.section.take("batch_first")):
+            self._say(network, "recurrent weights begin orthogonal here, uniform there")
+        return "pytorch-kaldi"
+
     def _say(self, network: Architecture, why: str) -> None:
-        self.notes.say(network.line, f"[{network.section}] {network.name}", why)
+        section = network.section
+        self.notes.say(section.line, f"[{section.name}] {network.name}", why)
 
 
 def _describe_band(network: Architecture) -> dict[str, float]:
     """The frequencies of a SincNet, in Hz."""
     names = {"sample_rate": "sample_rate", "min_low": "min_low_hz", "min_band": "min_band_hz"}
-    options = {key: network.options[f"sinc_{name}"] for key, name in names.items()}
+    options = {key: network.section.take(f"sinc_{name}") for key, name in names.items()}
     return {key: parse_whole(option, option.text) for key, option in options.items()}

@@ -7,13 +7,16 @@ from bayes_asr.pytorch_kaldi.experiment import (
     Architecture,
     Experiment,
     by_epoch,
-    parse_flag,
-    parse_number,
     parse_schedule,
-    parse_whole,
 )
 from bayes_asr.pytorch_kaldi.notes import Notes
-from bayes_asr.pytorch_kaldi.sections import Option, Section
+from bayes_asr.pytorch_kaldi.sections import (
+    Option,
+    Section,
+    parse_flag,
+    parse_number,
+    parse_whole,
+)
 from bayes_asr.pytorch_kaldi.stacks import Stack
 
 OPTIMIZER_OPTIONS = {
@@ -29,14 +32,6 @@ OPTIMIZER_OPTIONS = {
 }
 OUR_OPTIMIZERS = {"adam": "adam-l2"}
 """Those that are called otherwise here: weight decay of our `adam` is not in the gradient."""
-OF_BATCHES = (
-    "batch_size_train",
-    "max_seq_length_train",
-    "increase_seq_length_train",
-    "start_seq_len_train",
-    "multply_factor_seq_len_train",
-)
-OF_NETWORKS = ("arch_name", "arch_class", "arch_freeze", "arch_lr", "arch_opt")
 OF_SCHEDULE = ("arch_halving_factor", "arch_improvement_threshold")
 LONGEST = 10_000_000  # frames: more than any utterance has
 PIECES = 32  # of utterances, of which a batch of frames consists: with 8 an MLP learnt slower
@@ -47,11 +42,12 @@ Translated = dict[str, Any]
 
 def is_sequential(experiment: Experiment) -> bool:
     """Whether batches are of utterances, as where any network says so."""
-    switches = (
-        network.options.get("arch_seq_model") for network in experiment.architectures.values()
-    )
-    # A network without the switch counts as one of sequences.
-    return any(option is None or parse_flag(option) for option in switches)
+    switches = [
+        network.section.get("arch_seq_model") for network in experiment.architectures.values()
+    ]
+    # A network without the switch counts as one of sequences. All are read, right or wrong.
+    sequential = [option is None or parse_flag(option) for option in switches]
+    return any(sequential)
 
 
 def translate_batches(
@@ -62,7 +58,6 @@ def translate_batches(
     Where no network of theirs is sequential, a batch is of so many frames, drawn from all
     utterances of a chunk: here short pieces of several utterances have as many together.
     """
-    notes.use(section.name, *OF_BATCHES)
     if not sequential:
         option = section.take("batch_size_train")
         frames = by_epoch(parse_schedule(option, option.text), int)
@@ -77,7 +72,7 @@ def translate_batches(
         for name in ("batch_size_train", "max_seq_length_train")
     )
     frames = by_epoch(longest, int)
-    if parse_flag(section.take("increase_seq_length_train")) and isinstance(frames, int):
+    if section.flag("increase_seq_length_train") and isinstance(frames, int):
         frames = _grow(section, frames, epochs)
     return {"batch_sequences": by_epoch(sequences, int), "max_frames": frames}
 
@@ -114,15 +109,19 @@ def translate_training(
 ) -> Translated:
     order = [operation.first for operation in experiment.operations if operation.kind == "compute"]
     networks = [experiment.architectures[name] for name in dict.fromkeys(order)]
+    if not networks:
+        raise experiment.sections["model"].take("model").error("no line computes a network")
     reference = networks[0]
     # The first network sets the rate, and others get a factor on it.
     rate = reference.learning_rate[0][0]
+    if not rate:
+        raise reference.section.take("arch_lr").error("begins with 0, where all begin by it")
     optimizer_options = _choose_optimizer_options(networks)
     for network in networks:
-        notes.use(network.section, *OF_NETWORKS, *OF_SCHEDULE, *OPTIMIZER_OPTIONS)
-        of_layers = (name for name in network.options if _is_of_layers(name))
-        notes.use(network.section, *(of_layers if network.layers else network.options))
         _compare(reference, network, optimizer_options, notes)
+        if not stack.list_parts(network) and (how := _train_otherwise(reference, network)):
+            what = f"[{network.section.name}] arch_lr, arch_opt, arch_freeze"
+            notes.say(network.section.line, what, f"has no layers here; train.layers: {how}")
     layers = {
         targets.get(name, name): how
         for network in networks
@@ -144,13 +143,6 @@ def translate_training(
     }
 
 
-def _is_of_layers(name: str) -> bool:
-    """Whether an option describes layers, which the stack carries."""
-    prefixes = ("ligru_", "gru_", "lstm_", "rnn_", "minimalgru_", "dnn_", "cnn_", "sinc_")
-    cudnn = ("hidden_size", "num_layers", "bias", "dropout", "bidirectional", "nonlinearity")
-    return name.startswith(prefixes) or name in cudnn
-
-
 def _train_otherwise(reference: Architecture, network: Architecture) -> Translated:
     """Training options of the layers of a network, where they differ from those of the first."""
     factor = network.learning_rate[0][0] / reference.learning_rate[0][0]
@@ -168,8 +160,8 @@ def _choose_optimizer_options(networks: Sequence[Architecture]) -> dict[str, Opt
     options: dict[str, Option] = {}
     for network in networks:
         for name in OPTIMIZER_OPTIONS:
-            if name in network.options:
-                options.setdefault(name, network.options[name])
+            if option := network.section.get(name):
+                options.setdefault(name, option)
     return options
 
 
@@ -180,7 +172,7 @@ def _compare(
     notes: Notes,
 ) -> None:
     """Say what ours has once for all layers and theirs has for each network."""
-    where = f"[{network.section}] {network.name}"
+    line, where = network.section.line, f"[{network.section.name}] {network.name}"
     # Schedules are alike where they differ by a constant factor only.
     shapes = [
         [
@@ -190,14 +182,12 @@ def _compare(
         for architecture in (reference, network)
     ]
     if shapes[0] != shapes[1]:
-        notes.say(network.line, f"{where}: arch_lr", f"follows the schedule of {reference.name}")
+        notes.say(line, f"{where}: arch_lr", f"follows the schedule of {reference.name}")
     for name in OF_SCHEDULE:
-        if network.options[name].text != reference.options[name].text:
-            notes.say(
-                network.line, f"{where}: {name}", f"is that of {reference.name} for all layers"
-            )
+        if network.section.take(name).text != reference.section.take(name).text:
+            notes.say(line, f"{where}: {name}", f"is that of {reference.name} for all layers")
     for name in OPTIMIZER_OPTIONS:
-        option, shared = network.options.get(name), optimizer_options.get(name)
+        option, shared = network.section.get(name), optimizer_options.get(name)
         if option and shared and shared.text != option.text:
             why = f"is one for all layers: {shared.text}"
             notes.say(option.line, f"{where}: {name} = {option.text}", why)
@@ -225,11 +215,14 @@ def weigh_targets(
     """Weights of the losses against that of the pdfs, which is 1."""
     weights = {targets[label]: weight for (_, label), weight in costs.items()}
     # Dividing all losses by one number leaves the optimum as it is.
-    of_pdfs = weights.pop("pdfs", 1.0)
+    of_pdfs, option = weights.pop("pdfs", 1.0), experiment.sections["model"].take("model")
+    if not of_pdfs:
+        raise option.error("the cost of pdfs has no weight in loss_final, and ours is always 1")
     if of_pdfs != 1:
-        line = experiment.sections["model"].take("model").line
         notes.say(
-            line, "[model] loss_final", f"all losses are divided by {of_pdfs:g}, that of pdfs"
+            option.line,
+            "[model] loss_final",
+            f"all losses are divided by {of_pdfs:g}, that of pdfs",
         )
     scaled = {name: weight / of_pdfs for name, weight in weights.items()}
     further = {name: weight for name, weight in scaled.items() if name != "monophones"}

@@ -1,28 +1,29 @@
 """From an experiment of pytorch-kaldi to a configuration of ours.
 
-The mapping is here and in `data_section`, `stacks`, `train_section`; `notes` holds what is said of
-the rest.
+The mapping is here and in `data_section`, `front_end`, `stacks`, `train_section`. Sections count
+what these ask for, and command lines too; `unread` and `notes` say what becomes of the rest.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bayes_asr.pytorch_kaldi.command_lines import CommandLine
 from bayes_asr.pytorch_kaldi.data_section import (
     Translated,
     name_streams,
     name_targets,
     translate_data,
-    translate_front_ends,
 )
-from bayes_asr.pytorch_kaldi.experiment import (
-    Experiment,
+from bayes_asr.pytorch_kaldi.experiment import Experiment
+from bayes_asr.pytorch_kaldi.front_end import translate_front_ends
+from bayes_asr.pytorch_kaldi.notes import Notes
+from bayes_asr.pytorch_kaldi.sections import (
+    Option,
+    Section,
     parse_flag,
     parse_number,
     parse_whole,
 )
-from bayes_asr.pytorch_kaldi.notes import Notes
-from bayes_asr.pytorch_kaldi.sections import Section
 from bayes_asr.pytorch_kaldi.stacks import Origin, Stack, build_stack, list_costs
 from bayes_asr.pytorch_kaldi.train_section import (
     is_sequential,
@@ -30,6 +31,7 @@ from bayes_asr.pytorch_kaldi.train_section import (
     translate_training,
     weigh_targets,
 )
+from bayes_asr.pytorch_kaldi.unread import say_outputs, say_unread
 
 DECODING = {
     "min_active": "min_active",
@@ -38,7 +40,6 @@ DECODING = {
     "latbeam": "lattice_beam",
     "acwt": "acoustic_scale",
 }
-LMWT = re.compile(r"--(?P<end>min|max)-lmwt[ =](?P<weight>\d+)")
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Translation:
     origins: Mapping[str, Origin]
 
 
-def translate(experiment: Experiment) -> Translation:
-    """Say an experiment in our words."""
+def translate(experiment: Experiment, *, like_theirs: bool = False) -> Translation:
+    """Say an experiment in our words; like_theirs: as far as the preset of theirs cannot say it."""
     notes = Notes()
     sections = experiment.sections
     epochs, seed = (
@@ -65,13 +66,12 @@ def translate(experiment: Experiment) -> Translation:
     names = name_streams(experiment)
     costs = list_costs(experiment, notes)
     targets = name_targets(experiment, costs)
-    stack = build_stack(experiment, names, notes)
+    stack = build_stack(experiment, names, notes, like_theirs=like_theirs)
     translated: Translated = {
         "seed": seed,
         "data": translate_data(experiment, names, targets, notes),
         **translate_front_ends(experiment, names, notes),
     }
-    notes.use("exp", "seed", "n_epochs_tr", "use_cuda")
     if stack and stack.heads:
         heads = {targets[label]: layer for label, layer in stack.heads.items() if label in targets}
         translated["model"] = {"stack": stack.layers, "heads": heads}
@@ -89,14 +89,10 @@ def translate(experiment: Experiment) -> Translation:
         **weigh_targets(experiment, costs, targets, notes),
     }
     translated["decode"] = _translate_decoding(sections, notes)
-    for section, names_used in (
-        ("data_use", ("train_with", "valid_with", "forward_with")),
-        ("model", ("model",)),
-        ("forward", ("forward_out", "normalize_with_counts_from")),
-    ):
-        notes.use(section, *names_used)
-    # All that is understood was noted above, so what is left has no counterpart.
-    notes.say_rest(dict(sections))
+    say_outputs(experiment, costs, targets, notes)
+    say_unread(experiment, names, targets, notes)
+    # All that is understood was asked for above, so what is left has no counterpart.
+    notes.say_rest(sections.values())
     origins = {targets.get(name, name): origin for name, origin in stack.origins.items()}
     return Translation(translated, notes, origins)
 
@@ -105,15 +101,36 @@ def _translate_decoding(sections: Mapping[str, Section], notes: Notes) -> Transl
     section = sections.get("decoding")
     if section is None:
         return {}
-    notes.use(section.name, *DECODING, "scoring_opts")
     keys: Translated = {}
     for name, key in DECODING.items():
-        if option := section.options.get(name):
+        if option := section.get(name):
             is_integer = key.endswith("active")
             keys[key] = parse_whole(option, option.text) if is_integer else parse_number(option)
-    scoring = section.options.get("scoring_opts")
-    ends = {m["end"]: int(m["weight"]) for m in LMWT.finditer(scoring.text if scoring else "")}
-    # Their bounds include both ends.
-    if len(ends) == 2:
-        keys["lm_weights"] = list(range(ends["min"], ends["max"] + 1))
+    scoring = section.get("scoring_opts")
+    return keys | (_translate_scoring(scoring, notes) if scoring else {})
+
+
+def _translate_scoring(option: Option, notes: Notes) -> Translated:
+    """Weights and penalties that Kaldi's scoring scripts try, which here are tried on dev."""
+    # The shell takes the quotes off, and parts words at blanks alone.
+    words = option.text.strip("\"'").split()
+    line = CommandLine(option, option.line, words, notes, of_script=True)
+    keys: Translated = {}
+    ends = {name: line.take_whole(name) for name in ("min-lmwt", "max-lmwt")}
+    low, high = ends.values()
+    if low is not None and high is not None:
+        if low > high:
+            raise option.error(f"--min-lmwt {low} is above --max-lmwt {high}")
+        # Their bounds include both ends.
+        keys["lm_weights"] = list(range(low, high + 1))
+    else:
+        for name, weight in ends.items():
+            if weight is not None:
+                line.say(f"--{name} {weight}", "the other end is missing: set decode.lm_weights")
+    if penalties := line.take_numbers("word-ins-penalty"):
+        keys["insertion_penalties"] = penalties
+        line.say("--word-ins-penalty", "is decode.insertion_penalties, chosen on dev")
+    if line.arguments:
+        line.say(" ".join(line.arguments), "is no option: left out")
+    line.say_pending()
     return keys

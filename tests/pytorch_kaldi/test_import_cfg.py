@@ -15,14 +15,9 @@ from bayes_asr.config.changes import describe_presets
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import differences
 from bayes_asr.pytorch_kaldi.experiment import LABELS, STREAM, read_experiment
-from bayes_asr.pytorch_kaldi.notes import SAID, SILENT
+from bayes_asr.pytorch_kaldi.notes import IDLE, SAID
 from bayes_asr.pytorch_kaldi.sections import read_sections
-from bayes_asr.pytorch_kaldi.train_section import (
-    OF_BATCHES,
-    OF_NETWORKS,
-    OF_SCHEDULE,
-    OPTIMIZER_OPTIONS,
-)
+from bayes_asr.pytorch_kaldi.train_section import OF_SCHEDULE, OPTIMIZER_OPTIONS
 from bayes_asr.pytorch_kaldi.translation import DECODING, translate
 from tests.support.places import CONF, ROOT
 from tests.support.their_cfg import CFG, write
@@ -221,6 +216,9 @@ def test_what_has_no_counterpart_is_said(
         (("=sum(cd,mono_w)", "=sum(cd)"), "sum has 1 arguments, not 2"),
         (("=sum(cd,mono_w)", "=__import__('os').system('x')"), "not NAME=OPERATION"),
         (("(mono,0.5)", "(mono,nan)"), "nan is not a finite number"),
+        (("sum(cd,mono_w)", "mult_constant(cd,0)"), "the cost of pdfs has no weight in loss_final"),
+        (("= 0.0004\n", "= 0\n"), "arch_lr: begins with 0"),
+        (("\tlab_folder=exp/ali_dev\n", ""), "there is no lab_folder of lab_cd, which is learnt"),
         (("loss_final=", "loss="), "no line defines loss_final"),
         (("mono_w=", "mono="), "mono is the name of two values"),
         (
@@ -321,7 +319,7 @@ def documented() -> set[str]:
 
 
 def test_the_page_names_every_option_that_is_known_here() -> None:
-    known = {*SILENT, *SAID, *OF_BATCHES, *OF_NETWORKS, *OF_SCHEDULE, *OPTIMIZER_OPTIONS}
+    known = {*IDLE, *SAID, *OF_SCHEDULE, *OPTIMIZER_OPTIONS}
     known |= {*DECODING, *STREAM, *LABELS, *(name.lower() for name in OPTION.findall(CFG))}
     values = {"both", "out1", "out2", "out3", "cd", "mono", "mono_w", "loss_final", "err_final"}
     assert known - values <= documented()
