@@ -49,12 +49,23 @@ def write_yaml(cfg: Path, translation: Translation, *, like_theirs: bool = False
     return f"# From {cfg.name} of pytorch-kaldi.\n{text}"
 
 
+def _take_data_out(cfg: Path, translation: Translation) -> None:
+    """Leave the data to a recipe; InputError for streams and labels that no recipe has."""
+    train = translation.keys.pop("data")["train"]
+    beside = [name for key in train if key.startswith(("streams", "labels")) for name in train[key]]
+    if beside:
+        raise InputError(
+            f"{cfg}: reads {', '.join(beside)} beside the features and alignments of a recipe;"
+            " leave out --without-data, and name the directories in data"
+        )
+
+
 def run(args: argparse.Namespace) -> None:
     """Write the configuration, and say option by option what could not be carried over."""
     out = args.out or Path(args.cfg.with_suffix(".yaml").name)
     translation = translate(read_experiment(args.cfg), like_theirs=args.like_theirs)
     if args.without_data:
-        del translation.keys["data"]
+        _take_data_out(args.cfg, translation)
     with replacing(out) as temporary:
         text = write_yaml(args.cfg, translation, like_theirs=args.like_theirs)
         temporary.write_text(text, encoding="utf-8")

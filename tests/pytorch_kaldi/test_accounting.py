@@ -9,8 +9,10 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
+from bayes_asr.config.merge import load
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.translation import translate
+from tests.support.places import ROOT
 from tests.support.their_cfg import CFG, write, write_networks
 
 ASSIGNMENT = re.compile(r"^(?P<lead>\s*(?:fea = |lab = )?)(?P<name>\w+)(?P<equals>\s*=\s*)(.*)$")
@@ -250,8 +252,14 @@ def test_the_preset_has_first_weights_of_cudnn(
         assert ("gradients: theirs are not shortened" in said) == is_said
 
 
-def test_data_are_left_to_a_recipe(tmp_path: Path) -> None:
-    out = tmp_path / "ours.yaml"
-    assert main(["import-cfg", str(write(tmp_path)), f"--out={out}", "--without-data"]) == 0
+def test_data_are_left_to_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cfg, out = write_networks(tmp_path, ("LSTM_cudnn", LSTM), ("MLP", MLP)), tmp_path / "ours.yaml"
+    assert main(["import-cfg", str(cfg), f"--out={out}", "--without-data"]) == 0
     assert "\ndata:" not in out.read_text()
-    assert "\nmodel:" in out.read_text()
+    recipe = ROOT / "recipes" / "timit" / "config.yaml"
+    alone, together = load([recipe]), load([recipe, out])
+    assert together.data == alone.data
+    assert [layer.name for layer in together.model.read_stack()] == ["net1_1", "net1_2", "net2"]
+    capsys.readouterr()
+    assert main(["import-cfg", str(write(tmp_path)), f"--out={out}", "--without-data"]) == 1
+    assert "theirs.cfg: reads fbank beside the features" in capsys.readouterr().err
