@@ -23,6 +23,7 @@ LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 MARK = re.compile(r"<.*>|\[.*\]|!?sil|spn", re.I)  # <UNK>, [noise]: no word of a language
 LN_10 = 2.302585092994046
+ROUNDING = 1e-4  # of log10 probabilities: so far above 0 they stand for 1
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts
 LARGEST = 1000  # log10 of a probability or a backoff weight; determinization would not end
 LEAST_ONCE = 0.001  # n-grams seen once: without any the discount would be 0, and its logarithm
@@ -175,12 +176,18 @@ def write_arpa(model: NgramModel, path: Path) -> None:
 
 
 def read_arpa(path: Path) -> NgramModel:
-    """Read an ARPA file; InputError names the line that is not what its section promises."""
+    """Read an ARPA file; InputError names the line that is not what its section promises.
+
+    Text before `\\data\\` is passed over, as by Kaldi; -inf is SRILM's -99, and log probabilities
+    that rounding put above 0 are 0.
+    """
     announced: dict[int, int] = {}
     log_prob: dict[Ngram, float] = {}
     backoff: dict[Ngram, float] = {}
-    order = -1  # of the section that we are in; 0: \data\, -1: before it
-    for number, fields in iter_lines(Path(path)):
+    order = 0  # of the section that we are in; 0: \data\
+    lines = iter_lines(Path(path))
+    _skip_preface(lines, path)
+    for number, fields in lines:
         where = f"{path}, line {number}"
         if fields[0].startswith("\\") and len(fields) == 1:
             if fields[0] == "\\end\\":
@@ -206,8 +213,19 @@ def read_arpa(path: Path) -> NgramModel:
     return NgramModel(max(announced), log_prob, backoff, str(path))
 
 
+def _skip_preface(lines: Iterable[tuple[int, list[str]]], path: Path) -> None:
+    """Go behind \\data\\; a toolkit may explain the format before it, titles included."""
+    fault = f"{path}: no \\data\\ line: no ARPA file, or truncated"
+    for number, fields in lines:
+        if fields == ["\\data\\"]:
+            return
+        if fields[0].endswith("-grams:") and f"{path}, line" not in fault:
+            fault = f"{path}, line {number}: {fields[0]} where \\data\\ is due"
+    raise InputError(fault)
+
+
 def _begin_section(title: str, order: int, where: str) -> int:
-    due = "\\data\\" if order < 0 else f"\\{order + 1}-grams:"
+    due = f"\\{order + 1}-grams:"
     if title != due:
         raise InputError(f"{where}: {title} where {due} is due")
     return order + 1
@@ -225,18 +243,23 @@ def _parse_entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, 
         if len(fields) not in (order + 1, order + 2):
             raise ValueError
         numbers = [float(text) for text in (fields[0], *fields[order + 1 :])]
+        numbers = [UNSEEN_START if value == -math.inf else value for value in numbers]
     except ValueError as error:
         raise InputError(
             f"{where}: not a log probability, {order} words and perhaps a backoff weight: "
             f"{' '.join(fields)}"
         ) from error
-    if not all(abs(value) <= LARGEST for value in numbers) or numbers[0] > 0:
+    if not all(abs(value) <= LARGEST for value in numbers) or numbers[0] > ROUNDING:
         raise InputError(
             f"{where}: no log10 probability and backoff weight within {LARGEST}: {' '.join(fields)}"
         )
     if {EPSILON, BACKOFF} & {*fields[1:]}:
         raise InputError(f"{where}: {BACKOFF} and {EPSILON} are no words: {' '.join(fields)}")
-    return tuple(fields[1 : order + 1]), numbers[0], numbers[1] if len(numbers) == 2 else 0.0
+    return (
+        tuple(fields[1 : order + 1]),
+        min(numbers[0], 0.0),
+        numbers[1] if len(numbers) == 2 else 0.0,
+    )
 
 
 def build_grammar_fst(

@@ -188,6 +188,7 @@ ARPA = "\\data\\\nngram 1=2\n\n\\1-grams:\n-0.3 a\n-0.3 </s>\n\n\\end\\\n"
     [
         ("\\end\\\n", "", "no \\end\\ line"),
         ("\\data\\\n", "\\1-grams:\n", "line 1: \\1-grams: where \\data\\ is due"),
+        (ARPA, "hello\n", "no \\data\\ line: no ARPA file, or truncated"),
         ("ngram 1=2", "ngram 1=3", "announces {1: 3} n-grams by order, holds {1: 2}"),
         ("ngram 1=2", "ngram one=2", "line 2: not 'ngram ORDER=COUNT'"),
         ("-0.3 a", "0.3 a", "line 5: no log10 probability and backoff weight within 1000: 0.3 a"),
@@ -206,6 +207,22 @@ def test_bad_arpa_names_its_line(tmp_path: Path, old: str, new: str, message: st
         read_arpa(path)
     assert str(caught.value).startswith(str(path))
     assert message in str(caught.value)
+
+
+def test_arpa_files_of_toolkits_are_read_as_by_kaldi(tmp_path: Path) -> None:
+    """CMU's explain the format before \\data\\, with titles; -inf is nothing, 1e-7 is rounding."""
+    path = tmp_path / "lm.arpa"
+    preface = "The model lies between\n\\1-grams:\n\\end\\\nend of data mark: \\data\\\n\n"
+    entries = ARPA.replace("1=2", "1=3").replace("-0.3 </s>", "1e-07 </s>\n-inf <s> -inf")
+    path.write_text(preface + entries)
+    model = read_arpa(path)
+    least = pytest.approx(-99 * np.log(10))
+    assert model.log_prob == {
+        ("a",): pytest.approx(-0.3 * np.log(10)),
+        ("</s>",): 0.0,
+        ("<s>",): least,
+    }
+    assert model.backoff == {("<s>",): least}
 
 
 def test_models_without_words_are_refused() -> None:
