@@ -4,13 +4,15 @@ import argparse
 import json
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import whole
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
 from bayes_asr.evaluate.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.evaluate.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
+from bayes_asr.kaldi_io.marks import explain_differences
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 
 
@@ -93,6 +95,15 @@ def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[Utte
     # Folding to None deletes a token.
     dropped = dict.fromkeys(args.drop or ())
     hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
+    vocabularies = (
+        {token for tokens in texts.values() for token in tokens}
+        for texts in (reference, hypothesis)
+    )
+    if differences := explain_differences(*vocabularies):
+        LOGGER.warning(
+            "%s and %s: %d words may look alike and count as errors: %s; write spaces and NFC",
+            *(args.ref, args.hyp, len(differences), name_some(differences)),
+        )
     speakers = read_mapping(args.utt2spk) if args.utt2spk else {}
     return score_utterances(
         Reference(reference, speakers), hypothesis, args.hyp, args.costs, optional

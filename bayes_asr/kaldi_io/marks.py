@@ -1,10 +1,11 @@
-"""White space and invisible marks within fields of tables.
+"""Differences of words that nobody sees: white space and invisible marks in them, Unicode forms.
 
 Kaldi's validators refuse the white space and the control characters among them. What is left are
 formats that nobody sees, so that two words look alike and are not.
 """
 
 import unicodedata
+from collections.abc import Set
 from pathlib import Path
 
 from bayes_asr.base.errors import JOINERS, InputError
@@ -37,3 +38,15 @@ def refuse_marks(path: Path) -> None:
             f"{path}, line {number}: {field} holds {mark}{further}; write a space in its place, or"
             " take it out"
         )
+
+
+def explain_differences(reference: Set[str], hypothesis: Set[str]) -> list[str]:
+    """Words of one side alone that may look like those of the other, and why they are not."""
+    alone = {word for word in reference ^ hypothesis if not (word.isascii() and word.isprintable())}
+    marked = [f"{word} holds {mark}" for word in sorted(alone) if (mark := find_mark(word))]
+    composed = {unicodedata.normalize("NFC", word) for word in alone & reference}
+    return marked + [
+        f"{word} is there in another Unicode form"
+        for word in sorted(alone & hypothesis)
+        if unicodedata.normalize("NFC", word) in composed
+    ]

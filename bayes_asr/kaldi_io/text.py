@@ -1,6 +1,5 @@
 """Kaldi's text tables (text, utt2spk, words.txt, scp) and data directories."""
 
-import logging
 import os
 import re
 import sys
@@ -15,30 +14,21 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.kaldi_io.binary import iter_lines, read_pairs
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.marks import find_mark
 from bayes_asr.kaldi_io.rxfilename import is_pipe, list_files, refuse_pipe, strip_offset
 
 Moves = Sequence[tuple[str, str]]  # a folder that names begin with, and where it is now
-LOG = logging.getLogger(__name__)
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def read_text(path: Path) -> dict[str, list[str]]:
     """Read `utterance word word ...` lines; the order is kept, a transcript may be empty.
 
-    Raises InputError for a repeated utterance and for a line that is not UTF-8. Words that hold
-    other white space than ASCII's, or invisible marks, are whole: a warning says where.
+    Raises InputError for a repeated utterance and for a line that is not UTF-8.
     """
     table: dict[str, list[str]] = {}
-    marked: list[str] = []
     for number, (utt, *words) in iter_lines(Path(path)):
         _refuse_repeated(table, utt, path, number)
         table[utt] = words
-        if not all(map(str.isprintable, words)):
-            marked += [f"line {number}: {w} holds {mark}" for w in words if (mark := find_mark(w))]
-    if marked:
-        further = f" (and {len(marked) - 1} words more)" * (len(marked) > 1)
-        LOG.warning("%s, %s%s; no word ends there: write a space", path, marked[0], further)
     return table
 
 

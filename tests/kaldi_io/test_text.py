@@ -55,18 +55,6 @@ def test_windows_line_ends_blank_lines_and_a_byte_order_mark(tmp_path: Path) -> 
     assert read_text(table(tmp_path, content)) == expected
 
 
-def test_words_with_marks_that_nobody_sees_are_announced(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "text").write_text("u1 a می\u200cخواهم é\n", encoding="utf-8")
-    read_text(tmp_path / "text")
-    assert not caplog.messages
-    (tmp_path / "text").write_text("u1 a\nu2 b c\u00a0d \u200be\n", encoding="utf-8")
-    read_text(tmp_path / "text")
-    (message,) = caplog.messages
-    assert "text, line 2: c\u00a0d holds U+00A0 NO-BREAK SPACE (and 1 words more);" in message
-
-
 @pytest.mark.parametrize("read", [read_text, read_mapping, read_symbols])
 @pytest.mark.parametrize(
     ("content", "part"),

@@ -146,6 +146,8 @@ def _count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngr
     for sentence in sentences:
         if START in sentence or END in sentence:
             raise InputError(f"{START} and {END} are added to every sentence: {' '.join(sentence)}")
+        if EPSILON in sentence or BACKOFF in sentence:
+            raise InputError(f"{EPSILON} and {BACKOFF} are no words: {' '.join(sentence)}")
         padded = (START, *sentence, END)
         for end in range(1, len(padded)):
             for begin in range(max(0, end - order + 1), end + 1):
@@ -330,5 +332,5 @@ def _refuse_mute(model: NgramModel, spoken: set[str], words: Iterable[str]) -> N
         raise InputError(
             f"{model.name}: has no word of the lexicon, whose {len(due)} words are such as"
             f" {name_some(due)}; those of the model are such as {name_some(sorted(modelled))}:"
-            " spell them alike, also in upper and lower case"
+            " spell them alike, also in upper and lower case and in one Unicode form"
         )

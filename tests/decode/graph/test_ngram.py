@@ -232,6 +232,9 @@ def test_models_without_words_are_refused() -> None:
         estimate_witten_bell([["a"]], 0)
     with pytest.raises(InputError, match="added to every sentence"):
         estimate_witten_bell([["a", END]], 2)
+    for symbol in ("<eps>", "#0"):
+        with pytest.raises(InputError, match="<eps> and #0 are no words: a"):
+            estimate_witten_bell([["a", symbol]], 2)
     with pytest.raises(InputError, match="no word of the lexicon"):
         build_grammar_fst(estimate_witten_bell([["a"]], 2), {"<eps>": 0, "b": 1, "#0": 2}, 2)
     # a backoff arc says no word, and a mark that both sides have is none
