@@ -51,7 +51,8 @@ def read_saved(file: BinaryIO, size: int) -> Any:
     """
     is_zip = file.read(len(ZIP)) == ZIP
     file.seek(0)
-    content = _read_zip(file, size) if is_zip else _read_stream(file, size)
+    # From memory: a file itself would reserve what a forged size asks for before it is read.
+    content = _read_zip(file, size) if is_zip else _read_stream(io.BytesIO(file.read(size)), size)
     _check_plain(content, max(ALWAYS_ALLOWED, MOST_EXPANSION * size))
     return content
 

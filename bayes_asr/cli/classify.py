@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> None:
     file = task_of(config).labels.file
     classes = read_classes(directories, file)
     if classes:
-        score_file = args.run / f"score_{args.on}.json" if args.on else out / "score.json"
+        folder = args.out or args.run
+        score_file = folder / (f"score_{args.on}.json" if args.on else "score.json")
         result = check_decisions(decisions, classes, directories, config.score, args.on)
         result.write(out / "identified.json", score_file, config.score.cluster)
         if args.json:

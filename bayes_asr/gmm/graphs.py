@@ -6,9 +6,9 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
+from bayes_asr.decode.graph.lang import read_lexicon_fst
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
@@ -52,7 +52,8 @@ def read_compiler(lang: Path, model: TransitionModel, tree: Tree) -> GraphCompil
 
     InputError where phones of L.fst are not in the topology of the model.
     """
-    lexicon, words = LexiconTransducer(read_fst(lang / "L.fst")), read_symbols(lang / "words.txt")
+    words = read_symbols(lang / "words.txt")
+    lexicon = LexiconTransducer(read_lexicon_fst(lang / "L.fst", words.values()))
     strangers = sorted({*lexicon.fst.ilabel.tolist()} - {0, *model.topology})
     if strangers:
         raise InputError(

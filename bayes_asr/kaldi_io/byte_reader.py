@@ -17,6 +17,7 @@ BLOCK = 1 << 16  # bytes of lines that are split together
 BEFORE_SPACE = re.compile(rb"\S*")
 # Tables shrink to a fifth or, where all is silence, to a hundredth: what claims more is a bomb.
 MOST_EXPANSION, ALWAYS_ALLOWED = 200, 1 << 24
+SPARSE = 1 << 20  # numbers that count up from 0 may leave so many out; tables have rows for them
 DAMAGED = "truncated or damaged, make it again"
 
 

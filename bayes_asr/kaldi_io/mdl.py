@@ -1,7 +1,7 @@
 """The transition model at the head of Kaldi's `final.mdl`: the meaning of transition-ids."""
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,8 @@ from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.binary import INTEGER, KaldiReader, open_bytes
 
 STATES = 3  # of a phone, unless another number is given
+MOST_STATES = 100  # of a phone, as in gen_topo.pl; the last state of an entry comes on top
+LARGEST_PHONE = 100_000  # tables of moves have rows for all phone-ids up to the largest
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,14 @@ def _read_tuples(reader: KaldiReader, width: int) -> np.ndarray:
 
 def _read_topology(reader: KaldiReader) -> Topology:
     reader.expect("<Topology>")
-    return _read_binary_topology(reader) if reader.binary else _read_text_topology(reader)
+    read = _read_binary_topology if reader.binary else _read_text_topology
+    topology = read(reader)
+    if not topology:
+        raise reader.fail("the topology has no phones")
+    for phone in topology:
+        if not 0 < phone <= LARGEST_PHONE:
+            raise reader.fail(f"the topology has phone {phone}; they count from 1, to 100000")
+    return topology
 
 
 def _read_binary_topology(reader: KaldiReader) -> Topology:
@@ -262,12 +271,40 @@ def _read_binary_entry(reader: KaldiReader, extended: bool) -> tuple[TopologySta
 
 
 def _check_entry(states: list[TopologyState], reader: KaldiReader) -> tuple[TopologyState, ...]:
+    """Refuse what Kaldi refuses (HmmTopology::Check), and a state on no path through the phone."""
+    last = len(states) - 1
+    if not 1 <= last <= MOST_STATES:
+        raise reader.fail(f"a topology entry of {len(states)} states, not 2 to {MOST_STATES + 1}")
     for number, state in enumerate(states):
+        where = f"topology state {number} of {len(states)}"
+        targets = [target for target, _ in state.transitions]
         for target, prob in state.transitions:
-            if not (0 <= target < len(states) and 0 < prob < np.inf):
-                where = f"topology state {number} of {len(states)}"
+            if not (0 <= target <= last and 0 < prob < np.inf):
                 raise reader.fail(f"{where} goes to state {target} with probability {prob}")
+        silent = state.forward_class < 0 or state.self_loop_class < 0
+        if len(set(targets)) < len(targets) or (silent and {number, last} & set(targets)):
+            raise reader.fail(f"{where} goes to states {targets}, twice or without a pdf-class")
+        if number == last and (targets or state.forward_class >= 0):
+            raise reader.fail(f"{where} is the last, which has neither pdf-class nor transitions")
+    classes = {c for s in states for c in (s.forward_class, s.self_loop_class)} - {-1}
+    # Classes that count up from 0 are no more than two for each state.
+    if classes != set(range(len(classes))):
+        raise reader.fail(f"a topology entry of pdf-classes {sorted(classes)}, not 0, 1, ...")
+    onward = [{target for target, _ in state.transitions} for state in states]
+    back = [{s for s, to in enumerate(onward) if state in to} for state in range(last + 1)]
+    if len(_reach(onward, 0)) <= last or len(_reach(back, last)) <= last:
+        raise reader.fail(f"a topology entry of {len(states)} states, not all on a path through it")
     return tuple(states)
+
+
+def _reach(neighbours: Sequence[Collection[int]], start: int) -> set[int]:
+    """The states that are reached from one, itself among them."""
+    reached, queue = {start}, [start]
+    for state in queue:  # which grows
+        new = set(neighbours[state]) - reached
+        reached |= new
+        queue += new
+    return reached
 
 
 def _read_text_topology(reader: KaldiReader) -> Topology:

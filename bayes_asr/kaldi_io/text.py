@@ -13,7 +13,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.kaldi_io.binary import iter_lines, read_pairs
-from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import SPARSE, OpenPipe
 from bayes_asr.kaldi_io.rxfilename import is_pipe, list_files, refuse_pipe, strip_offset
 
 Moves = Sequence[tuple[str, str]]  # a folder that names begin with, and where it is now
@@ -63,6 +63,12 @@ def read_symbols(path: Path) -> dict[str, int]:
                 f"{path}, line {number}: {symbol} has the id {identity} of line {lines[identity]}"
             )
         table[symbol], lines[identity] = identity, number
+    largest = max(lines, default=0)
+    if largest >= max(SPARSE, len(lines)):
+        raise InputError(
+            f"{path}, line {lines[largest]}: the id {largest} in a table of {len(lines)} symbols;"
+            " number them from 0"
+        )
     return table
 
 

@@ -10,9 +10,11 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
+from bayes_asr.kaldi_io.byte_reader import SPARSE
 
 PDF_CLASS = -1  # the key of a question about the pdf-class; others are positions in the window
 ABSENT = -1  # the value of an event where nothing may be asked
+WIDEST = 15  # windows of phones: graphs have a state for each window that words can make
 DEEPEST = 200  # no tree of speech is that deep, and a deeper one would overrun the stack
 
 
@@ -132,13 +134,18 @@ def read_tree(path: Path) -> Tree:
         reader = KaldiReader(source)
         reader.expect("ContextDependency")
         width, center = reader.integer(), reader.integer()
-        if not 0 <= center < width:
-            raise reader.fail(f"the phone is at {center} in a window of {width}")
+        if not 0 <= center < width <= WIDEST:
+            raise reader.fail(f"the phone is at {center} in a window of {width}, {WIDEST} at most")
         reader.expect("ToPdf")
         root = _read_node(reader, width, 0)
         reader.expect("EndContextDependency")
         if root is None:
             raise reader.fail("the tree is empty")
+        leaves = [*iter_leaves(root)]
+        # Pdf-ids count from 0, and each has a leaf: one far beyond is damage, and costs memory.
+        largest = max(leaves, default=0)
+        if largest >= max(SPARSE, len(leaves)):
+            raise reader.fail(f"a leaf has the pdf-id {largest}; there are {len(leaves)} leaves")
         return Tree(width, center, root)
 
 

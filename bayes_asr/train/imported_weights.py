@@ -12,7 +12,7 @@ from bayes_asr.base.files import together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.fingerprints import hash_stream
-from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.index import Index, open_index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.data.corpus.survey import survey_stream
@@ -46,7 +46,7 @@ def write_imported_run(
     """
     config = record.make_paths_absolute(config)
     with alone_in(run):
-        index = Index(run.absolute().parent / config.data.index, run / "index")
+        index = open_index(run, config.data.index)
         data = open_set(config, "train", open_pipe, index)
         network = _build_network(config, data, states, index, counts)
         # All files appear at once: a run without its configuration could not be read.

@@ -18,7 +18,7 @@ from bayes_asr.base.processes.signals import note_signals
 from bayes_asr.config.schema import Config, as_yaml
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.fingerprints import check_same, hash_labels, hash_stream
-from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.index import Index, open_index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
@@ -113,7 +113,7 @@ def _train(
         tensorboard.check_available()
     if not new:
         group.broadcast(lambda: record.check_same_configuration(config, run))
-    index = Index(run.absolute().parent / config.data.index, run / "index")
+    index = open_index(run, config.data.index)
     sets = group.rank0_first(lambda: _open_sets(training, open_pipe, index))
     directory = RunDirectory(run, lock)
     directory.check_lock()  # reading the sets may have taken long enough to lose it

@@ -8,6 +8,7 @@ import struct
 import tracemalloc
 import wave
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from bayes_asr.data.targets.alignments import read_counts
 from bayes_asr.decode.forward.log_likelihoods import load as load_run
 from bayes_asr.decode.graph.lexicon import read_lexicon
 from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.decode.graph.topology import build_topology, write_topology
 from bayes_asr.evaluate.score.nist import read_ctm, read_stm
 from bayes_asr.evaluate.score.phones import read_phone_map
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
@@ -37,6 +39,7 @@ from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from bayes_asr.kaldi_io.mdl import (
     build_monophone_model,
+    read_topology,
     read_transition_model,
     write_transition_model,
 )
@@ -47,6 +50,7 @@ from bayes_asr.kaldi_io.text import read_mapping, read_scp, read_symbols, read_t
 from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree, write_tree
 from bayes_asr.nn.architecture import upgrade_architecture
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.pytorch_kaldi.weights import read_weights
 from bayes_asr.train.runs.checkpoint import save
 
 MEMORY = 16 << 20  # bytes that a reader may hold; the files have a few hundred
@@ -208,6 +212,18 @@ def checkpoint(path: Path) -> None:
     path.with_name("config.yaml").write_text("seed: 1\n")
 
 
+def their_network(path: Path) -> None:
+    """Write a network of pytorch-kaldi, as PyTorch did before 1.6."""
+    tensors = {"wx.0.weight": torch.ones(4, 3), "wx.0.bias": torch.zeros(4)}
+    content = {"model_par": OrderedDict(tensors), "optimizer_par": {"lr": 0.1}}
+    torch.save(content, path, _use_new_zipfile_serialization=False)
+
+
+def topology(path: Path) -> None:
+    """Write the topology of a lang folder."""
+    write_topology(build_topology([2, 3], [1]), path)
+
+
 def network(path: Path) -> None:
     """Load the run of a checkpoint, and use it."""
     load_run(path.parent)(np.ones((2, 3), np.float32))
@@ -297,6 +313,8 @@ FORMATS = [
     Format("symbols.fst", fst_with_symbols, read_fst),
     Format("text", lambda path: path.write_text("u1 a b\nu2 ü\n"), read_text),
     Format("utt2spk", lambda path: path.write_text("u1 a\nu2 b\n"), read_mapping),
+    Format("topo", topology, read_topology),
+    Format("theirs.pkl", their_network, read_weights),
     Format("words.txt", lambda path: path.write_text("a 0\nb 1\n"), read_symbols),
     Format("state.lat", lambda path: write_lattices(LATTICES, path), exhaust(iter_lattices)),
     Format("word.lat", lambda path: write_lattices(WORD_LATTICES, path), exhaust(iter_lattices)),

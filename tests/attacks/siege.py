@@ -9,9 +9,11 @@ or took over a minute; the status is 1 if one did either of the last two.
 import argparse
 import io
 import json
+import math
 import multiprocessing
 import os
 import random
+import re
 import sys
 import tempfile
 import traceback
@@ -26,6 +28,8 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
+from onnx import TensorProto, helper
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
@@ -34,7 +38,12 @@ from bayes_asr.config.merge import load
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.lattice_files import write_lattices
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.train.runs.checkpoint import read
 from tests.attacks.extremes import EXTREMES, numeric_keys, numeric_options
+from tests.attacks.fuzzing import MDL_TEXT, TREE_TEXT, checkpoint, network
 from tests.attacks.structures import draw_graph, draw_lattice
 from tests.support.decode_cases import write_small_graph
 from tests.support.report_runs import make_run
@@ -42,6 +51,16 @@ from tests.support.report_runs import make_run
 SECONDS = 60
 OUTCOMES = ("answered", "refused", "traceback", "over a minute")
 SEPARATORS = "\x1c\x1f\x85\xa0\u2028\u3000\ufeff\v\f\r\t \0é"
+BEYOND = (2**31 - 1, -(2**31), -1, 0, 999_999_999, 2**24 + 1, 2**62, 1e308)
+TENSORS = (
+    torch.zeros(3, dtype=torch.complex64),
+    torch.zeros(3).to_sparse(),
+    torch.zeros(4, dtype=torch.int8),
+    torch.full((3,), math.nan),
+    torch.zeros(1).expand(10**12),
+    torch.zeros(4, dtype=torch.int64),
+    torch.zeros(()),
+)
 VALUES = (None, True, -1, 2**70, 1e308, "", "x", "../../x", [], [[]], {}, {"a": None}, "\ud800")
 
 
@@ -188,7 +207,7 @@ def damage_json(value: Any, rng: random.Random) -> Any:
         else:
             copy[key] = damage_json(value[key], rng)
         return copy
-    return rng.choice(VALUES)
+    return rng.choice(TENSORS if isinstance(value, torch.Tensor) else VALUES)
 
 
 def attack_side_files(rng: random.Random, folder: Path) -> None:
@@ -204,6 +223,72 @@ def attack_side_files(rng: random.Random, folder: Path) -> None:
     if name == "score_test.json":
         verb("compare", run, run, "--replicates=100")
     verb("status", run)
+
+
+def attack_checkpoints(rng: random.Random, folder: Path) -> None:
+    """Entries of a checkpoint of other types, shapes and sizes, or away."""
+    checkpoint(folder / "best.pt")
+    content = damage_json(read(folder / "best.pt"), rng)
+    torch.save(content, folder / "best.pt")
+    network(folder / "best.pt")
+
+
+def attack_lang(rng: random.Random, folder: Path) -> None:
+    """Trees, models and tables of symbols whose numbers are changed."""
+    name, text, reader = rng.choice(
+        (
+            ("tree", TREE_TEXT.decode(), read_tree),
+            ("final.mdl", MDL_TEXT.decode(), read_transition_model),
+            ("words.txt", "<eps> 0\na 1\nb 2\n#0 3\n", read_symbols),
+        )
+    )
+    parts = re.split("(\\s)", text)
+    for place in rng.sample(range(len(parts)), rng.randint(1, 3)):
+        parts[place] = rng.choice((*map(str, BEYOND), rng.choice(parts), ""))
+    (folder / name).write_text("".join(parts))
+    reader(folder / name)
+
+
+def attack_onnx(rng: random.Random, folder: Path) -> None:
+    """Files of another network, with outputs of another shape, or with a bit changed."""
+    for name in ("run", "data"):
+        (folder / name).mkdir()
+    checkpoint(folder / "run" / "best.pt")
+    data = folder / "data"
+    write_matrices([("u", np.ones((5, 3), np.float32))], data / "feats.ark", data / "feats.scp")
+    (data / "utt2spk").write_text("u u\n")
+    raw = bytearray(_draw_onnx(rng, rng.choice((4, 4, 3)), rng.choice((99, 99, 1, 2))))
+    if rng.random() < 0.5:
+        raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+    (folder / "net.onnx").write_bytes(raw)
+    needed = ["--data", data, "--out", folder / "out", "--onnx", folder / "net.onnx"]
+    verb("forward", folder / "run", *needed)
+
+
+def _draw_onnx(rng: random.Random, columns: int, rows: int) -> bytes:
+    """A product with a matrix, of which the outputs are so many columns and rows at most."""
+    number = rng.choice((0.0, 1.0, math.inf, math.nan))
+    constants = [
+        helper.make_tensor("w", TensorProto.FLOAT, [3, columns], [number] * 3 * columns),
+        helper.make_tensor("from", TensorProto.INT64, [1], [0]),
+        helper.make_tensor("to", TensorProto.INT64, [1], [rows]),
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["features", "w"], ["product"]),
+        helper.make_node("Slice", ["product", "from", "to"], ["loglikes"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None])
+        for name in ("features", "loglikes")
+    ]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    opsets = [helper.make_opsetid("", 20)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    front_end = json.dumps({"cmvn": "none", "deltas": 0, "left_context": 0, "right_context": 0})
+    width = str(rng.choice((3, 3, 3, 4, -1, 10**12)))
+    helper.set_model_props(model, {"form": "utterance", "features": width, "front_end": front_end})
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def attack_compare_options(rng: random.Random, folder: Path) -> None:
@@ -246,6 +331,9 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "lexicons, language models, options of graph": attack_grammars,
     "separators in texts, options of wer": attack_texts,
     "side files in JSON": attack_side_files,
+    "entries of checkpoints": attack_checkpoints,
+    "numbers in trees, models and words.txt": attack_lang,
+    "ONNX files of other networks": attack_onnx,
     "options of compare": attack_compare_options,
     "numbers in the configuration": attack_configuration,
     "options of the other verbs": attack_options,

@@ -147,6 +147,16 @@ def test_classify_writes_posteriors_decisions_weights_and_scores(
     assert '"rate": "ERROR plain"' in capsys.readouterr().out
 
 
+def test_classify_with_out_writes_below_it_alone(run: Path, tmp_path: Path) -> None:
+    def files() -> dict[str, int]:
+        return {p.name: p.stat().st_mtime_ns for p in run.iterdir()}
+
+    before = files()
+    assert main(["classify", str(run), "--on", "dev", "--out", str(tmp_path / "out")]) == 0
+    assert files() == before
+    assert (tmp_path / "out" / "score_dev.json").is_file()
+
+
 def test_folders_without_classes_are_classified_too(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,17 @@ class NotKeptError(Exception):
     """Why an index cannot be written."""
 
 
+def open_index(run: Path, name: str) -> "Index":
+    """The index of a training: the folder `name` beside the run, or `index` in it.
+
+    A name that leads elsewhere is announced: there, too, is written.
+    """
+    folder = Path(os.path.normpath(run.absolute().parent / name))
+    if not folder.is_relative_to(run.absolute().parent):
+        LOGGER.info("data.index: what is found by reading the inputs is written to %s", folder)
+    return Index(folder, run / "index")
+
+
 class Index:
     """Folders of what was found: read where it is there, written to the first that allows it."""
 

@@ -32,6 +32,7 @@ from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import States
 from bayes_asr.train.runs.combination import read_combination
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.trained_network import read_network
 
 BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
 BATCH_NUMBERS = 2**26  # that a layer hands on of all frames of a batch
@@ -118,8 +119,9 @@ def _load(
     output, counts = options.output, options.counts
     combination = None if options.onnx else read_combination(run)
     if combination is None:
-        network = OnnxNetwork(options.onnx) if options.onnx else load(run, counts, output)
-        return [(run, network)], None
+        if options.onnx:
+            return [(run, OnnxNetwork(options.onnx, read_network(run)))], None
+        return [(run, load(run, counts, output))], None
     networks = load_members(combination, output, counts)
     averaged = AveragedNetwork(networks, combination, output.kind)
     return list(zip(combination.runs, networks, strict=True)), averaged

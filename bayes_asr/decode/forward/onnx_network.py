@@ -13,19 +13,24 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
 from bayes_asr.data.features.streams import split_streams
+from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 
 class OnnxNetwork:
     """A network as `forward.directory` uses it; one utterance is computed after the other."""
 
-    def __init__(self, path: Path) -> None:
-        """Open a file; InputError for what this program has not written."""
+    def __init__(self, path: Path, network: TrainedNetwork) -> None:
+        """Open a file; InputError for what this program has not written of this network."""
         try:
             import onnxruntime
         except ImportError as error:
             raise InputError(
                 f"--onnx needs onnxruntime: pip install -e '.[export]' ({error})"
             ) from None
+        if not path.is_file():
+            raise InputError(f"{path}: is no file; name one that bayes-asr export has written")
+        self._path, self._model = path, network.model
         content = path.read_bytes()
         try:
             self._session = onnxruntime.InferenceSession(
@@ -41,6 +46,9 @@ class OnnxNetwork:
             }
             """What the caller does: normalisation by speaker; for a step, and for streams of
             another rate than the first, deltas and context too."""
+            self._check_inputs(network.front_ends)
+        except InputError:
+            raise
         except Exception as error:  # ONNX Runtime has a class of its own for each kind
             raise InputError(
                 f"{path}: not an ONNX model of bayes-asr export: {' '.join(str(error).split())}"
@@ -54,6 +62,23 @@ class OnnxNetwork:
             return front_end
         return replace(front_end, deltas=0, left_context=0, right_context=0)
 
+    def _check_inputs(self, front_ends: Mapping[str, FrontEnd]) -> None:
+        """InputError for another front end than that of the run."""
+        for name in {**front_ends, **self.front_ends}:
+            if name not in front_ends or name not in self.front_ends:
+                raise self._refuse(f"reads {', '.join(self.front_ends)}")
+            now, trained = self.front_ends[name], front_ends[name]
+            # The file appends deltas and context itself, unless the caller does.
+            width = trained.size if now.shape == trained.shape else trained.stored_size
+            if now.size != width or now.cmvn != trained.cmvn:
+                raise self._refuse(f"reads {now.size} values of {name}, {now.preparation}")
+
+    def _refuse(self, why: str) -> InputError:
+        return InputError(
+            f"{self._path}: {why}, unlike the network of the run; export that again by bayes-asr"
+            " export RUN --onnx FILE"
+        )
+
     def compute_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:
         """Log-likelihoods [T, P] of utterances [T, F'], prepared and side by side."""
         return [torch.from_numpy(self._compute(matrix)) for matrix in matrices]
@@ -65,5 +90,15 @@ class OnnxNetwork:
             # Their values do not matter at a beginning; their shapes do.
             for state in self._session.get_inputs()[len(self.front_ends) + 1 :]:
                 inputs[state.name] = np.zeros(state.shape, np.float32)
-        loglikes: np.ndarray = self._session.run(["loglikes"], inputs)[0]
+        try:
+            loglikes: np.ndarray = self._session.run(["loglikes"], inputs)[0]
+        except Exception as error:  # ONNX Runtime has a class of its own for each kind
+            message = " ".join(str(error).split())[:200]
+            raise self._refuse(f"cannot compute {len(matrix)} frames: {message}") from None
+        rows = self._model.output_frames(PackedFrames((len(matrix),), torch.device("cpu"))).count
+        expected = (rows, self._model.heads[0].out_features)
+        if np.shape(loglikes) != expected or loglikes.dtype != np.float32:
+            raise self._refuse(f"computes {np.shape(loglikes)} of {len(matrix)} frames")
+        if not np.isfinite(loglikes).all():
+            raise self._refuse("computes log-likelihoods that are not finite")
         return loglikes

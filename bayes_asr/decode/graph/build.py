@@ -11,7 +11,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, replacing
 from bayes_asr.decode.graph.compose import compose_graph
-from bayes_asr.decode.graph.lang import Lang, fit_lexicon
+from bayes_asr.decode.graph.lang import Lang, fit_lexicon, read_lexicon_fst
 from bayes_asr.decode.graph.lexicon import (
     Pronunciation,
     build_lexicon_fst,
@@ -20,7 +20,7 @@ from bayes_asr.decode.graph.lexicon import (
 )
 from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst
 from bayes_asr.decode.graph.transducers import BACKOFF, EPSILON
-from bayes_asr.kaldi_io.fst import read_fst, write_fst
+from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, write_lines, write_mapping
@@ -109,11 +109,14 @@ def build_lang_graph(
     Its pauses, pronunciations and word positions are those of the folder. InputError where it has
     phones that the model does not have.
     """
-    lexicon = DisambiguatedLexicon(
-        phones=read_symbols(lang / "phones.txt"),
-        words=read_symbols(lang / "words.txt"),
-        fst=read_fst(lang / "L_disambig.fst"),
-    )
+    phones, words = (read_symbols(lang / name) for name in ("phones.txt", "words.txt"))
+    if BACKOFF not in words:
+        raise InputError(
+            f"{lang / 'words.txt'}: lacks {BACKOFF}, which stands for backing off; take the"
+            " words.txt that prepare_lang.sh or bayes-asr graph has written"
+        )
+    fst = read_lexicon_fst(lang / "L_disambig.fst", words.values())
+    lexicon = DisambiguatedLexicon(fst, phones, words)
     # Input labels that are no phones of the model are disambiguation symbols, or foreign.
     labels = {*lexicon.fst.ilabel.tolist()} - {0, *model.topology}
     foreign = {p for p, number in lexicon.phones.items() if number in labels and p[0] != "#"}

@@ -1,6 +1,6 @@
 """Lexicon, phone table and optional silence, read from lang, dict and graph folders."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from bayes_asr.decode.graph.transducers import EPSILON, sources
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import STATES, TransitionModel, build_monophone_model
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree
 
@@ -66,9 +67,23 @@ def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
     return 0.0 if all(len(entry.phones) == 1 for entry in lexicon) else SILENCE_PROBABILITY
 
 
+def read_lexicon_fst(path: Path, words: Collection[int] | None = None) -> Fst:
+    """Read L.fst or L_disambig.fst; InputError where it says nothing, or has other words."""
+    fst = read_fst(path)
+    if not fst.num_arcs:
+        raise InputError(f"{path}: has no pronunciations; make the lang folder again")
+    strangers = set(fst.olabel.tolist()) - {0, *words} if words is not None else set()
+    if strangers:
+        raise InputError(
+            f"{path}: word {min(strangers)} is not in the words.txt of {len(words or ())} symbols"
+            " beside it; take both from one lang folder"
+        )
+    return fst
+
+
 def _read_pause(path: Path) -> float:
     """The probability of a pause before the first word in L.fst; 0 where words follow at once."""
-    fst = read_fst(path)
+    fst = read_lexicon_fst(path)
     # The arc into the pause has no label, and no word leaves the state that it leads to.
     words = np.bincount(sources(fst)[fst.olabel > 0], minlength=fst.num_states)
     start_arcs = slice(*fst.offsets[fst.start : fst.start + 2])

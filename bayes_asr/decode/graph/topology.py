@@ -5,10 +5,8 @@ from itertools import groupby
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.mdl import Topology, TopologyState, build_left_to_right
+from bayes_asr.kaldi_io.mdl import MOST_STATES, Topology, TopologyState, build_left_to_right
 from bayes_asr.kaldi_io.text import write_lines
-
-MOST_STATES = 100  # of a phone, as in gen_topo.pl
 
 
 def build_topology(

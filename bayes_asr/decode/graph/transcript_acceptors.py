@@ -17,6 +17,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.transducers import PhoneAcceptor, PhoneArc, sort_by_output
 from bayes_asr.kaldi_io.openfst import Fst
 
+MOST_EPSILONS = 100  # in a row; those of prepare_lang.sh have two
 DECIMALS = 3  # to which equal costs agree: Kaldi's kDelta is 1/1024
 State = tuple[int, int]  # of L composed with the transcript: state of L, words that are passed
 Step = tuple[int, float, State]  # phone-id or 0, cost, next state
@@ -92,22 +93,27 @@ class _Determinization:
                     targets.setdefault(phone, []).append((target, residual + cost))
         return targets
 
-    def _close(self, reached: Iterable[tuple[State, float]]) -> Subset:
-        """The epsilon closure of states, where costs of paths to one state add up."""
+    def _close(self, reached: Iterable[tuple[State, float]], depth: int = 0) -> Subset:
+        """The epsilon closure of states, where costs of paths to one state add up.
+
+        depth: arcs without a phone that lead to them.
+        """
         costs: Subset = {}
         for state, cost in reached:
-            for further, detour in self._closure(state).items():
+            for further, detour in self._closure(state, depth).items():
                 total = cost + detour
                 costs[further] = _log_sum((costs[further], total)) if further in costs else total
         return costs
 
-    def _closure(self, state: State) -> Subset:
+    def _closure(self, state: State, depth: int) -> Subset:
         """The states that a state reaches without a phone, and itself."""
         if state not in self._closures:
+            if depth > MOST_EPSILONS:
+                raise InputError(f"the lexicon has {depth} arcs without a phone after each other")
             # Met again before it is done, a state lies on a cycle without a phone.
             self._closures[state] = None
             silent = [(target, cost) for phone, cost, target in self._leaving(state) if not phone]
-            self._closures[state] = {state: 0.0} | self._close(silent)
+            self._closures[state] = {state: 0.0} | self._close(silent, depth + 1)
         costs = self._closures[state]
         if costs is None:
             raise InputError("the lexicon goes round without a phone")

@@ -14,6 +14,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import nearest
 from bayes_asr.config.located import Located, compose, locate_values
 
+LARGEST = {int: 2**62, float: 1e300}  # ends of a range: whole numbers are drawn as int64
+MOST_TRIALS = 1_000_000
+INDEX = "data.index"  # the only key that says where something is written
 DIGITS = 4  # of a number that is drawn
 KINDS = ("uniform", "log_uniform", "ints", "choice")
 Settings = dict[str, Any]
@@ -100,10 +103,14 @@ def _parse_kind(key: str, kind: str, located: Located) -> Values:
     if not isinstance(values, list) or not values:
         raise InputError(f"{located.where}: {key} has no list of values; write {key}: [a, b]")
     if kind == "choice":
+        _check_choices(key, located)
         return Choice(tuple(values))
     numbers = (int,) if kind == "ints" else (int, float)
     # `type` and not `isinstance`: YAML's true is no number here.
-    is_range = len(values) == 2 and all(type(x) in numbers and math.isfinite(x) for x in values)
+    # The comparison also refuses NaN.
+    is_range = len(values) == 2 and all(
+        type(x) in numbers and abs(x) <= LARGEST[type(x)] for x in values
+    )
     if not is_range or not values[0] <= values[1] or (kind == "log_uniform" and values[0] <= 0):
         above = " above 0" * (kind == "log_uniform")
         what = "whole numbers" if kind == "ints" else "numbers"
@@ -112,6 +119,22 @@ def _parse_kind(key: str, kind: str, located: Located) -> Values:
         )
     low, high = values
     return IntRange(low, high) if kind == "ints" else FloatRange(low, high, kind == "log_uniform")
+
+
+def _check_choices(key: str, located: Located) -> None:
+    """InputError for a value that --set could not give, or that is a place out of the search."""
+    for value in located.value:
+        try:
+            json.dumps(value)
+        except TypeError:
+            raise InputError(
+                f"{located.where}: {key} is {value}, a {type(value).__name__}; write text in quotes"
+            ) from None
+        if key == INDEX and (Path(str(value)).is_absolute() or ".." in Path(str(value)).parts):
+            raise InputError(
+                f"{located.where}: {key} is {value}, but a search writes below its --out alone;"
+                f" name a folder there, or give --set {key}={value}"
+            )
 
 
 def draw(space: Mapping[str, Values], seed: int, number: int) -> Settings:
@@ -127,11 +150,14 @@ def draw(space: Mapping[str, Values], seed: int, number: int) -> Settings:
 
 def list_grid(space: Mapping[str, Values]) -> Iterator[Settings]:
     """List every combination, the last key changing fastest; InputError for a range."""
-    choices = []
+    choices: list[tuple[Any, ...]] = []
     for key, values in space.items():
         if not isinstance(values, Choice):
             raise InputError(f"{key} is a range, which has no grid; write its values, [a, b]")
         choices.append(values.values)
+    trials = math.prod(map(len, choices))
+    if trials > MOST_TRIALS:
+        raise InputError(f"the grid has {trials} points, and {MOST_TRIALS} at most are trained")
     for combination in itertools.product(*choices):
         yield dict(zip(space, combination, strict=True))
 

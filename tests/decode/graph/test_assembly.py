@@ -200,3 +200,10 @@ def test_what_nobody_can_say_is_refused() -> None:
     round_ = build_fst([(0, 2, WORDS["a"], 0.0, 0), (0, 0, 0, 1.0, 1), (1, 0, 0, 1.0, 0)], {0: 0.0})
     with pytest.raises(InputError, match="goes round without a phone"):
         LexiconTransducer(round_).transcript_acceptor([WORDS["a"]])
+
+
+def test_chain_of_epsilons_is_refused() -> None:
+    """Not followed as deep as it goes."""
+    fst = build_fst([(n, 0, 0, 0.0, n + 1) for n in range(3000)], {3000: 0.0})
+    with pytest.raises(InputError, match=r"101 arcs without a phone"):
+        LexiconTransducer(fst).transcript_acceptor([1])

@@ -5,12 +5,15 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import graph as verb
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
+from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.mdl import build_monophone_model, read_topology, write_transition_model
+from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
 
@@ -104,3 +107,42 @@ def test_a_folder_of_another_model_is_refused(folder: Path) -> None:
     common = ("--text", folder / "text", "--model", folder / "final.mdl")
     with pytest.raises(InputError, match="the model of 2 phones lacks"):
         run_verb("--lang", folder / "lang", *common, "--out", folder / "graph")
+
+
+def without_backoff(lang: Path) -> None:
+    (lang / "words.txt").write_text((lang / "words.txt").read_text().replace("#0", "#9"))
+
+
+def other_words(lang: Path) -> None:
+    (lang / "words.txt").write_text("<eps> 0\nab 1\n#0 99\n")
+
+
+def empty_lexicon(lang: Path) -> None:
+    none, weights = np.empty(0, np.int32), np.empty(0, np.float32)
+    fst = Fst(
+        start=0,
+        final=np.zeros(1, np.float32),
+        offsets=np.zeros(2, np.int64),
+        ilabel=none,
+        olabel=none,
+        weight=weights,
+        nextstate=none,
+    )
+    write_fst(fst, lang / "L_disambig.fst", "vector")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (without_backoff, r"words.txt: lacks #0"),
+        (other_words, r"L_disambig.fst: word 2 is not in the words.txt of 3 symbols"),
+        (empty_lexicon, r"L_disambig.fst: has no pronunciations"),
+    ],
+)
+def test_lang_folder_whose_files_do_not_agree_is_refused(
+    damage: Callable[[Path], None], said: str, folder: Path
+) -> None:
+    damage(folder / "lang")
+    common = ("--text", folder / "text", "--model", folder / "final.mdl", "--out", folder / "out")
+    with pytest.raises(InputError, match=said):
+        run_verb("--lang", folder / "lang", *common)

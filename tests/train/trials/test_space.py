@@ -110,3 +110,25 @@ def test_a_range_has_no_grid(tmp_path: Path) -> None:
     space = read_space(written(tmp_path / "s.yaml", "seed: {ints: [1, 2]}"))
     with pytest.raises(InputError, match="seed is a range, which has no grid"):
         list(list_grid(space))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model.units: {ints: [0, 99999999999999999999]}", "model.units is ints of"),
+        ("train.learning_rate: {uniform: [-1.0e+308, 1.0e+308]}", "is uniform of"),
+        ("seed: [2026-11-25]", "seed is 2026-11-25, a date; write text in quotes"),
+        ("data.index: [index, /tmp/elsewhere]", "a search writes below its --out alone"),
+        ("data.index: [../elsewhere]", "a search writes below its --out alone"),
+    ],
+)
+def test_values_that_no_search_can_have_are_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        read_space(written(tmp_path / "space.yaml", text))
+
+
+def test_grid_of_a_million_million_points_is_refused(tmp_path: Path) -> None:
+    keys = "".join(f"key{n}: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n" for n in range(12))
+    space = read_space(written(tmp_path / "space.yaml", keys))
+    with pytest.raises(InputError, match="1000000000000 points"):
+        next(list_grid(space))
