@@ -8,6 +8,13 @@ HOME = next((d for d in (PACKAGE, PACKAGE.parent) if (d / "conf").is_dir()), PAC
 CONF = HOME / "conf"
 
 
+def install_command(extra: str) -> str:
+    """The command that installs an extra: of a checkout there, else of the package by its name."""
+    return (
+        f"pip install 'bayes_asr[{extra}]'" if HOME == PACKAGE else f"pip install -e '.[{extra}]'"
+    )
+
+
 def find_configuration(path: Path) -> Path:
     """The file of this name, else the one `conf/...` or `recipes/...` that comes with the package.
 

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Decode the archive and print a summary."""
     filled: dict[str, Any] = (
-        _from_run(args.run, args.on) if args.run else {"lmwt": [], "wip": [0.0]}
+        _from_run(args.run, args.on, args.graph) if args.run else {"lmwt": [], "wip": [0.0]}
     )
     filled |= {key: value for key, value in vars(args).items() if value is not None}
     missing = [f"--{key}" for key in ("loglikes", "graph", "model", "out") if key not in filled]
@@ -141,14 +141,16 @@ def _compare_with_dev(run: Path, on: str, out: Path) -> None:
         )
 
 
-def _from_run(run: Path, on: str | None) -> dict[str, Any]:
-    """Options out of a run: its log-likelihoods, graph, model and search options."""
+def _from_run(run: Path, on: str | None, graph: Path | None) -> dict[str, Any]:
+    """Options out of a run: its log-likelihoods, its graph unless another is wanted, its model and
+    search options.
+    """
     if on is None:
         raise InputError(f"{run}: say which set to decode: --on dev or --on test")
     config = read_configuration(run)
     return {
         "loglikes": str(run / f"forward_{on}" / "loglikes.ark"),
-        "graph": locate(config.data.graph, config.data, "graph"),
+        "graph": graph or locate(config.data.graph, config.data, "graph"),
         "model": task_of(config).locate_model(),
         "out": run / f"decode_{on}",
         "lmwt": list(config.decode.lm_weights),

@@ -102,6 +102,7 @@ def nearest(key: str) -> str:
             -alike,
             not are_alike(section_name, section),
             -_likeness(section_name, section),
+            section_name.count("."),  # `unit` is model.unit sooner than model.decoder.unit
             f"{section_name}.{leaf}".lstrip("."),
         )
         for section_name, _, leaf in (key_path.rpartition(".") for key_path in keys())
@@ -109,7 +110,7 @@ def nearest(key: str) -> str:
     )
     if not candidates:
         return "bayes-asr config --explain lists all keys"
-    _, is_elsewhere, _, closest = candidates[0]
+    _, is_elsewhere, *_, closest = candidates[0]
     if not is_elsewhere and section:
         closest = f"{section}.{closest.rpartition('.')[2]}"
     return f"did you mean {closest}?"

@@ -16,6 +16,7 @@ from torch.export import Dim, ExportedProgram
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import writing
+from bayes_asr.base.installed import install_command
 from bayes_asr.base.version import __version__
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.decode.forward.exportable import ExportableNetwork
@@ -37,7 +38,7 @@ def export_onnx(
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise InputError(f"{', '.join(missing)}: not installed: pip install -e '.[export]'")
+        raise InputError(f"{', '.join(missing)}: not installed: {install_command('export')}")
     import onnx
 
     program = export_program(network, step=step, exact_head=not quantize)

@@ -241,3 +241,8 @@ def test_sections_of_names_with_dots() -> None:
 def test_what_a_training_cannot_be_told_is_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         load([written(tmp_path / "c.yaml", f"train:\n  {text}\n")])
+
+
+def test_key_without_its_section_is_looked_for_at_the_top_first() -> None:
+    with pytest.raises(InputError, match=r"did you mean model\.unit\?"):
+        explain("unit")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bayes_asr.base import installed
 from tests.support.script_stubs import STUB, Checkout, executable
 
 
@@ -119,3 +120,15 @@ def test_test_script_stops_at_the_first_failure(checkout: Checkout) -> None:
     assert arguments[-4:] == ["-m", "not kaldi and not gpu", "-k", "two words"]
     assert checkout.run("./test.sh", FAILING="format").returncode == 3
     assert len(checkout.calls("pytest")) == 1
+
+
+@pytest.mark.parametrize(
+    ("home", "command"),
+    [("package", "pip install 'bayes_asr[export]'"), ("checkout", "pip install -e '.[export]'")],
+)
+def test_extra_is_asked_for_as_the_package_was_installed(
+    home: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = installed.PACKAGE if home == "package" else installed.PACKAGE.parent
+    monkeypatch.setattr(installed, "HOME", inside)
+    assert installed.install_command("export") == command

@@ -4,6 +4,7 @@ The first says who speaks and how many frames there are. The others go with it f
 the rate that the front end of each states.
 """
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,8 @@ from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.text import DataDir
 
 FrontEnds = Mapping[str, FrontEnd]
+SCRIPT, RECIPE_SCRIPTS = "BAYES_ASR_STAGE_OF", ("run.sh", "bayes-asr run")
+"""A variable that names the script which runs this verb as a stage, and those that run recipes."""
 
 
 class StoredStreams:
@@ -152,6 +155,23 @@ def report_lacking(
     return lacking
 
 
+def advise_limit(key: str, share: float) -> str:
+    """Words of a command line that let `share` of the utterances be skipped; those of run.sh, which
+    has no option of its own for it, where run.sh calls the verb.
+
+    key: a key of the configuration, or the option `--max-skipped` of a verb.
+    """
+    script = os.environ.get(SCRIPT)
+    if not key.startswith("--"):
+        return f"--set {key}={share:g}"
+    if script not in RECIPE_SCRIPTS:
+        return f"{key} {share:g}"
+    return (
+        f"{script} --set data.max_skipped={share:g}; of very little speech no GMMs can be trained,"
+        " and --features mfcc needs none"
+    )
+
+
 def report_skipped(
     why: str, skipped: list[str], total: int, limit: float, key: str = "data.max_skipped"
 ) -> None:
@@ -163,8 +183,7 @@ def report_skipped(
         return
     message = f"{why} for {len(skipped)} of {total} utterances: {name_some(skipped)}"
     if len(skipped) / total > limit:
-        enough = least_share(len(skipped), total)
-        remedy = f"{key} {enough:g}" if key.startswith("--") else f"--set {key}={enough:g}"
+        remedy = advise_limit(key, least_share(len(skipped), total))
         raise InputError(
             f"{message}; more than {key} = {limit:g} allows: mend them, or skip them by {remedy}"
         )

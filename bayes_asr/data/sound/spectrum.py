@@ -19,6 +19,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.front_end import cmvn_statistics
+from bayes_asr.data.features.streams import advise_limit
 from bayes_asr.data.sound.audio import (
     Announce,
     Channel,
@@ -218,7 +219,7 @@ def _check_limit(message: str, missing: int, total: int, limit: float) -> None:
     if missing > limit * total:
         raise InputError(
             f"{message}; more than --max-skipped = {limit:g} allows: mend them, or skip them by"
-            f" --max-skipped {least_share(missing, total):g}"
+            f" {advise_limit('--max-skipped', least_share(missing, total))}"
         )
 
 

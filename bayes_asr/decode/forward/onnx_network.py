@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import install_command
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
 from bayes_asr.data.features.streams import split_streams
 from bayes_asr.nn.frames import PackedFrames
@@ -26,7 +27,7 @@ class OnnxNetwork:
             import onnxruntime
         except ImportError as error:
             raise InputError(
-                f"--onnx needs onnxruntime: pip install -e '.[export]' ({error})"
+                f"--onnx needs onnxruntime: {install_command('export')} ({error})"
             ) from None
         if not path.is_file():
             raise InputError(f"{path}: is no file; name one that bayes-asr export has written")

@@ -86,8 +86,9 @@ def list_errors(score: Score) -> Iterator[str]:
     """The same as text: REF, HYP and the kinds of errors."""
     for name, c, edits in find_wrong(score):
         yield (
-            f"{printable(name)}: {c.errors} errors of {c.tokens}, {c.insertions} ins, "
-            f"{c.deletions} del, {c.substitutions} sub\n{format_alignment(edits)}"
+            f"{printable(name)}: {c.errors} error{'s' * (c.errors != 1)} of {c.tokens}, "
+            f"{c.insertions} ins, {c.deletions} del, {c.substitutions} sub\n"
+            f"{format_alignment(edits)}"
         )
 
 

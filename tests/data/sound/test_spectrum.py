@@ -5,6 +5,7 @@ import itertools
 import json
 import logging
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import add_deltas, cmvn_statistics, read_analysis
+from bayes_asr.data.features.streams import SCRIPT, report_skipped
 from bayes_asr.data.sound.audio import read_audio, resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.ark import read_matrix
@@ -399,3 +401,22 @@ def test_formats_may_be_mixed(tmp_path: Path) -> None:
     first, *others = dict(iter_matrices(folder / "feats.scp")).values()
     assert np.array_equal(first, Analysis()(sound.astype(np.float32)))
     assert [np.array_equal(first, other) for other in others] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("script", "advice"),
+    [
+        (None, "by --max-skipped 0.5"),
+        ("gmm.sh", "by --max-skipped 0.5"),
+        ("run.sh", "by run.sh --set data.max_skipped=0.5; of very little speech no GMMs can be"),
+    ],
+)
+def test_advice_names_the_options_of_what_the_user_runs(
+    script: str | None, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if script:
+        monkeypatch.setenv(SCRIPT, script)
+    with pytest.raises(InputError, match=re.escape(advice)):
+        report_skipped("no features", ["a"], 2, 0.05, "--max-skipped")
+    with pytest.raises(InputError, match=r"by --set data\.max_skipped=0\.5$"):
+        report_skipped("no features", ["a"], 2, 0.05)
