@@ -9,13 +9,17 @@ import re
 
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
-STREAMED = (0, 0x7FFFF000, 0xFFFFFFFF)  # sizes that say "to the end": written into a pipe
+# sizes of sound that programs announce in a pipe: sox and arecord about 2 GiB, ffmpeg all that fits
+STREAMED = (range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 0x100000000))
+CONVERT = "convert it: sox IN OUT.wav"
 FORMS = {b"RIFF": (b"WAVE",), b"RIFX": (b"WAVE",), b"FORM": (b"AIFF", b"AIFC")}
 SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|r|s\d+) (.*?)\s*$", re.M)
 SPHERE_HEADER = 1 << 16  # bytes; NIST's are of 1024
 SPHERE_COUNTS = ("sample_count", "sample_rate", "channel_count", "sample_n_bytes")
 SPHERE_CODINGS = ("pcm", "ulaw", "mu-law", "alaw")
+FIRST_PAGE = 2  # flag of an Ogg page: the beginning of its stream
 LAST_PAGE = 4  # flag of an Ogg page: the end of its stream
+OGG_SOUNDS = (b"\1vorbis", b"OpusHead", b"\x7fFLAC", b"Speex   ")  # where such a stream begins
 ID3 = 10  # bytes of the header of a tag
 # MPEG-1 and 2, layer III (ISO 11172-3, 13818-3): kbit/s by index, Hz by version and index
 BIT_RATES = (
@@ -40,12 +44,13 @@ def check_complete(content: bytearray, name: str) -> range:
     content: of a kind that is known. It is brought into a form that libsndfile understands: without
     an ID3 tag before the sound and what follows SPHERE's, and with a size where a pipe told none.
     """
-    if content[:3] == b"ID3":
+    while content[:3] == b"ID3":
         # The size of an ID3 tag has seven bits in each of four bytes, the highest first.
         size = sum((byte & 127) << 7 * place for place, byte in enumerate(content[9:5:-1]))
         # Bit 4 of the flags says that a footer as long as the header follows the tag.
         footer = ID3 * bool(len(content) > 5 and content[5] & 16)
-        del content[: ID3 + size + footer]
+        # Some programs leave zeros between the tag and the sound.
+        content[:] = content[ID3 + size + footer :].lstrip(b"\0")
     magic = bytes(content[:4])
     source = ByteReader(io.BytesIO(content), name, len(content))
     if magic in FORMS:
@@ -58,7 +63,7 @@ def check_complete(content: bytearray, name: str) -> range:
     elif _is_mp3(magic):
         return _count_mp3(content, source)
     elif magic != b"fLaC":
-        raise source.fail(f"no sound follows its tags: {DAMAGED}")
+        raise source.fail(f"no sound follows its tags: {DAMAGED}, or {CONVERT}")
     # Here the container, or the decoder of FLAC, tells what is missing: any number will do.
     return range(1 << 62)
 
@@ -81,13 +86,30 @@ def _check_chunks(content: bytearray, source: ByteReader) -> None:
             # Bytes 12 and 13 of `fmt ` are the block alignment: bytes of all channels.
             align = int.from_bytes(body[12:14], endian)  # type: ignore[arg-type]
     length = _read_number(source, endian)
-    if magic != b"FORM" and (length in STREAMED or size in STREAMED):
+    end = 8 + size + size % 2
+    if magic != b"FORM" and any(_is_streamed(n, content) for n in (length, size)):
         # The largest size makes libsndfile read to the end of the file.
         content[source.position - 4 : source.position] = b"\xff" * 4
-        length = len(content) - source.position
+        end = len(content)
+        length = end - source.position
+    _refuse_second(content, end, source)
     source.expect(length, "the sound")
     if align and length % align:
         raise source.fail(f"{length} bytes of sound are no whole samples of {align} bytes")
+
+
+def _is_streamed(size: int, content: bytearray) -> bool:
+    """Whether a size says no more than "to the end": 0, or about the largest there is."""
+    return size == 0 or (size > len(content) and any(size in sizes for sizes in STREAMED))
+
+
+def _refuse_second(content: bytearray, end: int, source: ByteReader) -> None:
+    """Refuse a file behind which, at the offset `end`, another begins."""
+    if content.startswith((*FORMS, b"NIST_1A", b"fLaC", b"OggS"), end):
+        raise source.fail(
+            f"another file of sound begins at offset {end}, as by `cat`: take them apart, or join"
+            " them by sox A B OUT.wav"
+        )
 
 
 def _read_number(source: ByteReader, endian: str) -> int:
@@ -116,6 +138,7 @@ def _check_sphere(content: bytearray, source: ByteReader) -> int:
         raise source.fail(f"byte order {order!r}, not '01' or '10'")
     length = counts["sample_n_bytes"] * counts["sample_count"] * counts["channel_count"]
     source.expect(length, "the sound")
+    _refuse_second(content, source.position + length, source)
     del content[source.position + length :]  # libsndfile would take it for sound
     return counts["sample_count"]
 
@@ -128,16 +151,22 @@ def _parse_sphere_count(fields: dict[bytes, bytes], name: str, source: ByteReade
 
 
 def _check_pages(source: ByteReader) -> None:
-    """Walk the pages of an Ogg file (RFC 3533); the last one must end its stream."""
-    flags = 0
+    """Walk the pages of an Ogg file (RFC 3533); the last one must end the one stream of sound."""
+    flags = streams = 0
     while head := source.read_some(27):
         if len(head) < 27 or head[:4] != b"OggS":
             raise source.fail(f"no page of Ogg ends at offset {source.position}: {DAMAGED}")
         flags = head[5]
         # Byte 26 of a page is the number of its segments; as many bytes follow, each a length.
-        source.take(sum(source.take(head[26], "a page")), "a page")
+        body = source.take(sum(source.take(head[26], "a page")), "a page")
+        streams += body.startswith(OGG_SOUNDS) and bool(head[5] & FIRST_PAGE)
     if not flags & LAST_PAGE:
         raise source.fail(f"the stream does not end within its {source.position} bytes: {DAMAGED}")
+    if streams > 1:
+        raise source.fail(
+            f"holds {streams} streams of sound, as by `cat`, of which only the first would be"
+            " decoded: take them apart, or convert it: ffmpeg -i IN OUT.wav"
+        )
 
 
 def _is_mp3(head: bytes | bytearray) -> bool:
@@ -164,10 +193,13 @@ def _mp3_frame(content: bytes | bytearray, start: int) -> tuple[int, int] | None
 def _count_mp3(content: bytearray, source: ByteReader) -> range:
     """Walk the frames of an MP3 file: how many samples may come out of them."""
     position = frames = samples = 0
-    while position < len(content) and not content.startswith(MP3_TAGS, position):
+    end = len(content.rstrip(b"\0"))  # a buffer that was not filled may follow the sound
+    while position < end and not content.startswith(MP3_TAGS, position):
         frame = _mp3_frame(content, position)
         if frame is None:
-            raise source.fail(f"no frame of MP3 begins at offset {position}: {DAMAGED}")
+            raise source.fail(
+                f"no frame of MP3 begins at offset {position}: {DAMAGED}, or {CONVERT}"
+            )
         length, samples = frame
         if position + length > len(content):
             raise source.fail(

@@ -135,13 +135,52 @@ def test_what_follows_sphere_is_no_sound(file: Callable[[bytes], Path]) -> None:
     assert np.array_equal(read_audio(file(sphere(MONO) + bytes(99)))[0], MONO[:, 0])
 
 
-@pytest.mark.parametrize("size", [0, 0x7FFFF000, 0xFFFFFFFF])
+@pytest.mark.parametrize(
+    "size", [0, 0x7FFFEFFE, 0x7FFFF000, 2**31 - 1, 2**31, 0xFFFFFFDB, 0xFFFFFFFF]
+)
 def test_what_was_written_into_a_pipe_goes_to_the_end(
     size: int, file: Callable[[bytes], Path]
 ) -> None:
     plain = riff(MONO)
     streamed = plain[:40] + struct.pack("<I", size) + plain[44:]
     assert np.array_equal(read_audio(file(streamed))[0], MONO[:, 0])
+
+
+FORMATS = [("WAV", "PCM_16"), ("AIFF", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS")]
+
+
+@pytest.mark.parametrize("second", [*FORMATS, ("OGG", "OPUS")])
+@pytest.mark.parametrize("first", [*FORMATS, ("NIST", "PCM_16"), ("OGG", "OPUS")])
+def test_files_that_cat_joined_are_refused(
+    first: tuple[str, str], second: tuple[str, str], file: Callable[[bytes], Path]
+) -> None:
+    joined = file(written(TONE, *first) + written(TONE, *second))
+    with pytest.raises(InputError, match=r"another file|streams of sound|sound: ") as caught:
+        read_channels(joined)
+    assert str(caught.value).startswith(f"{joined}: ")
+
+
+def test_streams_of_ogg_side_by_side_are_refused(file: Callable[[bytes], Path]) -> None:
+    """Both streams begin before either goes on (RFC 3533, grouping)."""
+    vorbis, opus = (written(TONE, "OGG", kind) for kind in ("VORBIS", "OPUS"))
+    cut_vorbis, cut_opus = (content.index(b"OggS", 4) for content in (vorbis, opus))
+    grouped = vorbis[:cut_vorbis] + opus[:cut_opus] + vorbis[cut_vorbis:] + opus[cut_opus:]
+    with pytest.raises(InputError, match=r"holds 2 streams of sound, .* ffmpeg -i IN OUT.wav"):
+        read_channels(file(grouped))
+
+
+def test_what_surrounds_mp3_is_passed_over_or_the_remedy_named(
+    file: Callable[[bytes], Path],
+) -> None:
+    mp3 = written(TONE, "MP3", "MPEG_LAYER_III")
+    tag = b"ID3\4\0\0\0\0\0\7" + bytes(7)
+    plain = read_channels(file(mp3))[0]
+    for content in (tag + tag + mp3, tag + bytes(300) + mp3, mp3 + bytes(500), tag + mp3 + b"\0"):
+        assert np.array_equal(read_channels(file(content))[0], plain)
+    middle = len(mp3) // 2
+    for content in (bytes(417) + mp3, mp3[:middle] + b"\xaa" * 26 + mp3[middle:], tag + b"junk"):
+        with pytest.raises(InputError, match=r"convert it: sox IN OUT\.wav"):
+            read_channels(file(content))
 
 
 def test_extensible_and_big_endian_riff(file: Callable[[bytes], Path]) -> None:
