@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from onnx import TensorProto, helper
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
@@ -49,6 +49,7 @@ from tests.support.decode_cases import write_small_graph
 from tests.support.report_runs import make_run
 
 SECONDS = 60
+HAS_ONNX = bool(find_spec("onnx") and find_spec("onnxruntime"))
 OUTCOMES = ("answered", "refused", "traceback", "over a minute")
 SEPARATORS = "\x1c\x1f\x85\xa0\u2028\u3000\ufeff\v\f\r\t \0é"
 BEYOND = (2**31 - 1, -(2**31), -1, 0, 999_999_999, 2**24 + 1, 2**62, 1e308)
@@ -257,38 +258,22 @@ def attack_onnx(rng: random.Random, folder: Path) -> None:
     data = folder / "data"
     write_matrices([("u", np.ones((5, 3), np.float32))], data / "feats.ark", data / "feats.scp")
     (data / "utt2spk").write_text("u u\n")
-    raw = bytearray(_draw_onnx(rng, rng.choice((4, 4, 3)), rng.choice((99, 99, 1, 2))))
+    from tests.support.onnx_product import write_product
+
+    file = write_product(
+        folder / "net.onnx",
+        inputs=3,
+        columns=rng.choice((4, 4, 3)),
+        width=rng.choice((3, 3, 3, 4, -1, 10**12)),
+        rows=rng.choice((99, 99, 1, 2)),
+        value=rng.choice((0.0, 1.0, math.inf, math.nan)),
+    )
+    raw = bytearray(file.read_bytes())
     if rng.random() < 0.5:
         raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
-    (folder / "net.onnx").write_bytes(raw)
-    needed = ["--data", data, "--out", folder / "out", "--onnx", folder / "net.onnx"]
+    file.write_bytes(raw)
+    needed = ["--data", data, "--out", folder / "out", "--onnx", file]
     verb("forward", folder / "run", *needed)
-
-
-def _draw_onnx(rng: random.Random, columns: int, rows: int) -> bytes:
-    """A product with a matrix, of which the outputs are so many columns and rows at most."""
-    number = rng.choice((0.0, 1.0, math.inf, math.nan))
-    constants = [
-        helper.make_tensor("w", TensorProto.FLOAT, [3, columns], [number] * 3 * columns),
-        helper.make_tensor("from", TensorProto.INT64, [1], [0]),
-        helper.make_tensor("to", TensorProto.INT64, [1], [rows]),
-    ]
-    nodes = [
-        helper.make_node("MatMul", ["features", "w"], ["product"]),
-        helper.make_node("Slice", ["product", "from", "to"], ["loglikes"]),
-    ]
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None])
-        for name in ("features", "loglikes")
-    ]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
-    opsets = [helper.make_opsetid("", 20)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    front_end = json.dumps({"cmvn": "none", "deltas": 0, "left_context": 0, "right_context": 0})
-    width = str(rng.choice((3, 3, 3, 4, -1, 10**12)))
-    helper.set_model_props(model, {"form": "utterance", "features": width, "front_end": front_end})
-    content: bytes = model.SerializeToString()
-    return content
 
 
 def attack_compare_options(rng: random.Random, folder: Path) -> None:
@@ -333,7 +318,7 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "side files in JSON": attack_side_files,
     "entries of checkpoints": attack_checkpoints,
     "numbers in trees, models and words.txt": attack_lang,
-    "ONNX files of other networks": attack_onnx,
+    **({"ONNX files of other networks": attack_onnx} if HAS_ONNX else {}),
     "options of compare": attack_compare_options,
     "numbers in the configuration": attack_configuration,
     "options of the other verbs": attack_options,
