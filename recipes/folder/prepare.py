@@ -30,7 +30,7 @@ from bayes_asr.decode.graph.transducers import BACKOFF
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.marks import refuse_marks
 from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
-from bayes_asr.recipe.folder.check import Check
+from bayes_asr.recipe.folder.check import Inspection
 from bayes_asr.recipe.folder.sounds import describe_silent, name_sounds, refuse_missing_text
 from bayes_asr.recipe.folder.spelling import (
     Spell,
@@ -112,7 +112,7 @@ def inspect(corpus: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | Non
 
     Text, sound, lexicon and language model are held against each other. Raises an ExceptionGroup.
     """
-    check = Check()
+    check = Inspection()
     tables = {name: corpus / name for name in TABLES if (corpus / name).is_file()}
     for table in tables.values():
         check.attempt(refuse_marks, table)

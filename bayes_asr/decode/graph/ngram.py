@@ -21,6 +21,7 @@ from bayes_asr.kaldi_io.openfst import Fst
 
 LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+NO_END = f"without a sentence end {END} no word of the lexicon can be recognised; add its n-grams"
 MARK = re.compile(r"<.*>|\[.*\]|!?sil|spn", re.I)  # <UNK>, [noise]: no word of a language
 LN_10 = 2.302585092994046
 ROUNDING = 1e-4  # of log10 probabilities: so far above 0 they stand for 1
@@ -310,24 +311,20 @@ def build_grammar_fst(
         if history:
             target, cost = state_after(history[1:])
             arcs.append((source, backoff, 0, cost - model.backoff.get(history, 0.0), target))
-    spoken = {label for _, label, *_ in arcs} - {backoff}
-    _refuse_mute(model, {word for word, number in words.items() if number in spoken}, words)
+    _refuse_mute(model, {label for _, label, *_ in arcs} - {backoff}, words)
     if not final:
-        raise InputError(
-            f"{model.name}: without a sentence end {END} no word of the lexicon can be recognised;"
-            " add its n-grams"
-        )
+        raise InputError(f"{model.name}: {NO_END}")
     unknown = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - {*words}
     return build_fst(arcs, final, states.get((START,), states[()])), unknown
 
 
-def _refuse_mute(model: NgramModel, spoken: set[str], words: Iterable[str]) -> None:
-    """InputError where none of the `spoken` words is one of a lexicon's `words`."""
+def _refuse_mute(model: NgramModel, labels: set[int], words: Mapping[str, int]) -> None:
+    """InputError where none of the labels of arcs is that of a word of the lexicon."""
     symbols = {EPSILON, BACKOFF, START, END}
     pronounced = [word for word in words if word not in symbols]
     # <UNK> may be all that two spellings share; a lexicon of nothing but marks is a user's will.
     due = [word for word in pronounced if not MARK.fullmatch(word)] or pronounced
-    if spoken.isdisjoint(due):
+    if labels.isdisjoint(words[word] for word in due):
         modelled = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - symbols
         raise InputError(
             f"{model.name}: has no word of the lexicon, whose {len(due)} words are such as"

@@ -9,7 +9,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Check:
+class Inspection:
     """The errors of steps that were attempted, each once."""
 
     def __init__(self) -> None:
