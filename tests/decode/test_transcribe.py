@@ -398,3 +398,12 @@ def test_streams_of_a_network_are_made_of_the_sound(
     other = ["transcribe", str(tmp_path / "run_elsewhere"), str(files[0]), "--lmwt=2"]
     assert main(other) == 1
     assert "also reads the stream cepstra, whose features are not of" in capsys.readouterr().err
+
+
+def test_another_graph_needs_none_of_the_run(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = shutil.copytree(run.parent / "exp" / "graph", tmp_path / "another")
+    capsys.readouterr()
+    command("decode", run, "--on", "dev", "--graph", graph, "--out", tmp_path / "decoded")
+    assert str(run.parent / "exp" / "graph") not in capsys.readouterr().err

@@ -304,6 +304,15 @@ def test_curves_are_of_what_each_training_was_judged_by(out: Path, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("no_figures")
+def test_rates_have_their_names_where_a_phone_shows_no_heading(out: Path, tmp_path: Path) -> None:
+    """Each cell of the results has the name of its column; rates of test stand before others."""
+    run_report(out, "--out", tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert '<td class="number" data-name="test %">' in page
+    assert re.search(r'\.named td\[data-name\^="test"\] { order: -2 }', page)
+
+
+@pytest.mark.usefixtures("no_figures")
 def test_page_says_how_it_was_made(out: Path, tmp_path: Path) -> None:
     environment = {"parameters": 5, "torch": "2.9.9+made", "bayes_asr": "0.0.7", "device": "cpu"}
     run = shutil.copytree(out / "gru" / "seed1", tmp_path / "run")
