@@ -293,8 +293,7 @@ def build_grammar_fst(
 
     arcs: list[Arc] = []
     final: dict[int, float] = {}
-    orphans = [ngram for ngram in ngrams if ngram[:-1] not in states]
-    if orphans:
+    if orphans := [ngram for ngram in ngrams if ngram[:-1] not in states]:
         example = " ".join(orphans[0])
         LOG.warning("%d n-grams without a history are left out, such as %s", len(orphans), example)
     for ngram, log_prob in ngrams.items():
