@@ -133,7 +133,7 @@ def native_libraries() -> list[Extension]:
 
 def read_version() -> str:
     """The version that the package gives itself."""
-    text = Path("bayes_asr/base/version.py").read_text(encoding="utf-8")
+    text = Path("bayes_asr", "__init__.py").read_text(encoding="utf-8")
     return re.findall(r'^__version__ = "(.+)"$', text, re.M)[0]
 
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import FrameType, ModuleType
 
+from bayes_asr import __version__
 from bayes_asr.base import log
 from bayes_asr.base.errors import InputError, StoppedError, complaint, is_lack_of_memory
-from bayes_asr.base.version import __version__
 from bayes_asr.cli.arguments import Parser, is_text, repeat_set, suggest
 from bayes_asr.cli.streams import abandon, is_gone, prepare_streams, results_flushed, say
 

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from bayes_asr import __version__
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import together
-from bayes_asr.base.version import __version__
 from bayes_asr.cli import groups
 from bayes_asr.evaluate.report.hypotheses import Group, GroupHypothesis, answer
 from bayes_asr.evaluate.report.page import explain, list_keys, write_report

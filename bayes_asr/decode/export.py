@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
+from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import writing
 from bayes_asr.base.installed import install_command
-from bayes_asr.base.version import __version__
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.decode.forward.exportable import ExportableNetwork
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
-from bayes_asr.base.version import __version__
 from bayes_asr.config.merge import load
 from bayes_asr.decode.search.options import SEARCH_KEYS
 from bayes_asr.decode.search.search_record import Record, read_record

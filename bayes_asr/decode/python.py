@@ -1,0 +1,53 @@
+"""Functions for Python programs, which `bayes_asr` has by the same names."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.forward.average import AveragedNetwork
+from bayes_asr.decode.forward.interface import Output
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load_any
+from bayes_asr.decode.transcribe import Streams, Transcript, compute_features
+from bayes_asr.decode.transcribe import transcribe as transcribe_files
+
+
+def load(
+    run: str | Path,
+    *,
+    layer: str | None = None,
+    head: str | None = None,
+    kind: str = "log-likelihoods",
+) -> LogLikelihoods | AveragedNetwork:
+    """Load a trained run as a torch module: features [T, F] -> log-likelihoods [T, P].
+
+    Equal to what `bayes-asr forward` writes for the same features. layer: gives the outputs [T, H]
+    of that layer instead; head: that head instead of the first; kind: its `log-likelihoods`,
+    `log-posteriors` or `posteriors`. InputError if `run` is none.
+    """
+    return load_any(run, Output(layer, head, kind))
+
+
+def features(
+    run: str | Path, file: str | Path, *, channel: int | None = None
+) -> tuple[Streams, Streams]:
+    """Features [T, F] of a sound file and CMVN statistics [2, F+1] of it, both by stream.
+
+    Made as those that `run` was trained on, so that `load(run)(*features(run, file))` are its
+    log-likelihoods. channel: of several, counted from 0. InputError where the features of a run
+    are not made of sound here, or the file holds none.
+    """
+    return compute_features(Path(run), Path(file), channel)
+
+
+def transcribe(
+    run: str | Path, files: Sequence[str | Path], *, one_speaker: bool = False
+) -> list[Transcript]:
+    """Words of sound files with times and confidences, as `bayes-asr transcribe`.
+
+    one_speaker: all files are of one, whose statistics normalise them. InputError that names the
+    files in which nothing can be heard.
+    """
+    transcripts, refused = transcribe_files(Path(run), [*map(Path, files)], one_speaker=one_speaker)
+    if refused:
+        raise InputError("\n".join(refused))
+    return transcripts
