@@ -13,7 +13,7 @@ from bayes_asr.nn.first_weights import draw_as_theirs, draw_by_units
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.kernels.cpu.products import has_product
-from bayes_asr.nn.kernels.dispatch import choose_backend
+from bayes_asr.nn.kernels.dispatch import Backend, choose_backend
 from bayes_asr.nn.kernels.reference.scan import Recurrence, step_through
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear, factor_type
@@ -50,6 +50,7 @@ class RecurrentLayer(Layer):
     """
 
     activation_prefixes: ClassVar = ("cell.activation.",)
+    path = "eager"  # of a GPU (`kernels.dispatch.PATHS`)
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class RecurrentLayer(Layer):
     @property
     def compiled(self) -> bool:  # type: ignore[override]
         """Whether compiled code computes its recurrence."""
-        return choose_backend(self.cell, self.W.weight, fused=self.fused).COMPILED
+        return self._backend(self.cell).COMPILED
 
     @property
     def batch_invariant(self) -> bool:  # type: ignore[override]
@@ -223,8 +224,11 @@ class RecurrentLayer(Layer):
 
     def _unroll(self, recurrence: Recurrence) -> Tensor:
         """States h [N, D, H] of a recurrence, by the fastest code for it."""
-        backend = choose_backend(recurrence.cell, self.W.weight, fused=self.fused)
-        return backend.unroll(recurrence)
+        return self._backend(recurrence.cell).unroll(recurrence)
+
+    def _backend(self, cell: Cell) -> Backend:
+        """The fastest code for a cell."""
+        return choose_backend(cell, self.W.weight, fused=self.fused, path=self.path)
 
     def _initial(self, cell: Cell, sequences: int) -> State:
         """Each state before the first frame [B, D, H]."""

@@ -1,11 +1,13 @@
 """The backend that unrolls a recurrence: the fastest code that computes its cell where it lies.
 
 A backend is a module in the folder of what it runs on. `reference.scan` computes any cell anywhere
-and says what all others return. Of products, losses and dropout masks there are torch's form and
-that of `cpu`, which is taken where `cpu.library.runs_on` says so.
+and says what all others return. On a GPU, a path names the backend that is asked first. Of
+products, losses and dropout masks there are torch's form and that of `cpu`, which is taken where
+`cpu.library.runs_on` says so.
 """
 
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -38,11 +40,22 @@ BACKENDS: tuple[Backend, ...] = (  # the fastest first
     scan,  # torch's operations and autograd, for every cell, and what is exported
 )
 
+PATHS: dict[str, str | None] = {  # of a GPU: the backend to ask first, imported where it is taken
+    "eager": None,
+    "graph": "bayes_asr.nn.kernels.cuda.graph",  # torch's operations as a CUDA graph
+    "triton": "bayes_asr.nn.kernels.triton.recurrence",  # a kernel for each time step
+    "cudnn": "bayes_asr.nn.kernels.cuda.cudnn",  # torch.nn.LSTM and torch.nn.GRU
+}
 
-def choose_backend(cell: Cell, weights: Tensor, *, fused: bool) -> Backend:
+
+def choose_backend(cell: Cell, weights: Tensor, *, fused: bool, path: str = "eager") -> Backend:
     """The first backend that computes a cell on the device and in the type of its weights.
 
-    fused: take others than the reference.
+    fused: take others than the reference. path: one of `PATHS`.
     """
-    backends = BACKENDS if fused and not torch.compiler.is_exporting() else BACKENDS[-1:]
+    if not fused or torch.compiler.is_exporting():
+        return scan
+    module = PATHS[path]
+    preferred = () if module is None else (cast(Backend, import_module(module)),)
+    backends = (*preferred, *BACKENDS)
     return next(backend for backend in backends if backend.supports(cell, weights))
