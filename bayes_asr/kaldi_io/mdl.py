@@ -283,7 +283,8 @@ def _check_entry(states: list[TopologyState], reader: KaldiReader) -> tuple[Topo
                 raise reader.fail(f"{where} goes to state {target} with probability {prob}")
         silent = state.forward_class < 0 or state.self_loop_class < 0
         if len(set(targets)) < len(targets) or (silent and {number, last} & set(targets)):
-            raise reader.fail(f"{where} goes to states {targets}, twice or without a pdf-class")
+            shown = ", ".join(map(str, targets[:10])) + (", ..." if len(targets) > 10 else "")
+            raise reader.fail(f"{where} goes to states {shown}, twice or without a pdf-class")
         if number == last and (targets or state.forward_class >= 0):
             raise reader.fail(f"{where} is the last, which has neither pdf-class nor transitions")
     classes = {c for s in states for c in (s.forward_class, s.self_loop_class)} - {-1}

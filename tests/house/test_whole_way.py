@@ -42,11 +42,11 @@ def start(*options: str | Path) -> subprocess.Popen[str]:
 
 
 def table(*options: str | Path) -> str:
-    """The last lines of a run that succeeds: from the header of the table on."""
+    """The table that a run that succeeds prints."""
     process = start(*options)
     printed, _ = process.communicate()
     assert process.returncode == 0, printed
-    return printed[printed.rindex("\nsystem ") :]
+    return printed[printed.rindex("\nsystem ") : printed.rindex("\nTook ")]
 
 
 SHORT = ("--set", "train.epochs=4")

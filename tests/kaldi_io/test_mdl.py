@@ -12,6 +12,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
 from bayes_asr.kaldi_io.mdl import (
+    MOST_STATES,
     TransitionModel,
     build_monophone_model,
     read_transition_model,
@@ -221,13 +222,17 @@ def test_forged_counts_do_not_allocate(tmp_path: Path) -> None:
 
 
 def test_few_bytes_do_not_unfold_into_many_transitions(tmp_path: Path) -> None:
-    moves = " ".join(["<Transition> 0 0.1"] * 3000)
-    model = CHAIN.replace("<Transition> 0 0.5", moves)
+    last = MOST_STATES
+    moves = " ".join(f"<Transition> {state} 0.01" for state in range(1, last + 1))
+    classes = "<ForwardPdfClass> 0 <SelfLoopPdfClass> 1"
+    states = [f"<State> {n} {classes} {moves} </State>" for n in range(last)]
+    entry = "\n".join((*states, f"<State> {last} </State>"))
+    model = re.sub(r"<State> 0.*<State> 1 </State>", entry, CHAIN, flags=re.S)
     tuples = "<Tuples> 20000\n" + "1 0 0 1\n" * 20000 + "</Tuples>"
     path = tmp_path / "final.mdl"
     path.write_text(re.sub(r"<Tuples>.*</Tuples>", tuples, model, flags=re.S))
     tracemalloc.start()
-    with pytest.raises(InputError, match="6 log probabilities for 60020000"):
+    with pytest.raises(InputError, match="6 log probabilities for 2000000"):
         read_transition_model(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

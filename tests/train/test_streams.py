@@ -15,11 +15,11 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets, training_and_dev
-from bayes_asr.data.features.front_end import FEATURES, FrontEnd, append_context
+from bayes_asr.data.features.front_end import FEATURES, append_context
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.nn.frames import pack
 from bayes_asr.train.batch import Loader
-from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs import checkpoint, schema
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.start import train
 from tests.support.nn_units import plain_front_end
@@ -309,6 +309,8 @@ def test_a_rate_that_is_not_that_of_the_frames_is_refused(rate: int | str, tmp_p
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.0, "frame", None, True])
-def test_a_checkpoint_with_another_rate_is_none(wrong: object) -> None:
-    with pytest.raises(ValueError, match="a front end of"):
-        FrontEnd.of_content({**plain_front_end(2).content(), "subsampling": wrong})
+def test_a_checkpoint_with_another_rate_is_none(wrong: object, runs: tuple[Path, Path]) -> None:
+    content = checkpoint.read(runs[0] / "best.pt")
+    content["front_ends"][OTHER]["subsampling"] = wrong
+    with pytest.raises(ValueError, match=f"front_ends: {OTHER}: "):
+        schema.check_network(content)

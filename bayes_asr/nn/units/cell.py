@@ -191,8 +191,10 @@ class LogDomainCell(Cell):
     ) -> None:
         super().__init__(units, sets, **options)
         self.dropped_candidate = dropped_candidate
-        half = self.start(torch.zeros(sets, units))
-        self.register_buffer("dropped", half if dropped_candidate == "mean" else None)
+        # A scalar on the CPU: on the device meta torch would import its compiler for it.
+        half = self.start(torch.zeros((), device="cpu")).item()
+        mean = torch.full((sets, units), half) if dropped_candidate == "mean" else None
+        self.register_buffer("dropped", mean)
 
     def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
         """Return the candidate with dropout."""

@@ -23,7 +23,7 @@ LARGEST = 2**53  # whole numbers up to it are floats as well
 Total = Annotated[int, Within(0, LARGEST)]
 Amount = Annotated[float, Within(-1e300, 1e300)]
 Labels = Mapping[str, Annotated[int, Within(1, LARGEST)]]
-Sound = Mapping[str, str | int | Amount] | None
+Sound = Mapping[str, str | bool | int | Amount] | None
 SKIPPED = {"batch": Total, "why": str, "utterances": tuple[str, ...]}
 TOTALS = {
     **dict.fromkeys(("frames", "labels", "errors", "batches"), Total),
