@@ -16,20 +16,13 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.kernels.cpu.products import product
+from bayes_asr.nn.kernels.kernel import Kernel, name_kernel, unroll_shifted
 from bayes_asr.nn.kernels.reference.scan import Recurrence
-from bayes_asr.nn.units.activations import FIXED, find_name
 from bayes_asr.nn.units.cell import Cell
 
 WORK = 2**17  # multiplications of a time step that are worth a thread
 AS_ROWS = 32  # rows of weights that take as long as the elementwise work of a unit
 COMPILED = True
-
-
-class Kernel(NamedTuple):
-    """The names of a cell in the library: its unit and its activation."""
-
-    unit: str
-    activation: str = "tanh"
 
 
 class KernelCall(NamedTuple):
@@ -47,13 +40,10 @@ class KernelCall(NamedTuple):
 
 def find_kernel(cell: Cell, weights: Tensor) -> Kernel | None:
     """Return the kernel for a cell and such weights, None where there is none."""
-    unit = vars(type(cell)).get("kernel")  # who inherits a cell has an equation of its own
-    if unit is None or weights.dtype != torch.float32 or not library.runs_on(weights.device):
+    if weights.dtype != torch.float32 or not library.runs_on(weights.device):
         return None
-    if getattr(cell, "peepholes", False):
-        unit += "-peepholes"
-    activation = find_name(getattr(cell, "activation", FIXED["tanh"]))
-    return Kernel(unit, activation) if activation in library.activations() else None
+    kernel = name_kernel(cell)
+    return kernel if kernel and kernel.activation in library.activations() else None
 
 
 def supports(cell: Cell, weights: Tensor) -> bool:
@@ -63,33 +53,16 @@ def supports(cell: Cell, weights: Tensor) -> bool:
 
 def unroll(recurrence: Recurrence) -> Tensor:
     """Return the states h [N, D, H] of a recurrence, in the order of time."""
-    cell, mask_BDH = recurrence.cell, recurrence.mask_BDH
-    kernel = cast(Kernel, find_kernel(cell, recurrence.initial_BDH[0]))
-    shift_BDH = cell.drop_offset(mask_BDH)
-    if shift_BDH is not None and recurrence.V is not None:
-        recurrence = _shift(recurrence, recurrence.V, shift_BDH)
-    _, frames, backwards, terms_NSX, V, _, initial_BDH = recurrence
+    return unroll_shifted(recurrence, _unroll)
+
+
+def _unroll(recurrence: Recurrence) -> Tensor:
+    cell, frames, backwards, terms_NSX, V, mask_BDH, initial_BDH = recurrence
+    kernel = cast(Kernel, find_kernel(cell, initial_BDH[0]))
     coefficients = cell.coefficients()
     tensors = initial_BDH if coefficients is None else (*initial_BDH, coefficients)
     call = KernelCall(kernel, frames, backwards, keep=torch.is_grad_enabled())
-    h = CompiledRecurrence.apply(call, terms_NSX, V, mask_BDH, *tensors)
-    return h if shift_BDH is None else (h + shift_BDH[frames.sequence]).to(h.dtype)
-
-
-def _shift(recurrence: Recurrence, V: Tensor, shift_BDH: Tensor) -> Recurrence:
-    """The recurrence of the states h less `shift`.
-
-    Kernels multiply a candidate c by its mask m and know no other dropout. A cell with a
-    `drop_offset` s has m c + s where they have m c. Its state mixes old states with candidates, so
-    that h - s follows the kernel's equation; V reads h, that is, s more.
-    """
-    # V (h - s) lacks V s, which is the same at every frame of a sequence: it goes into the terms.
-    fed_BDX = (shift_BDH.transpose(0, 1) @ V).transpose(0, 1)
-    terms = recurrence.terms_NSX
-    return recurrence._replace(
-        terms_NSX=(terms + fed_BDX[recurrence.frames.sequence]).to(terms.dtype),
-        initial_BDH=tuple(state - shift_BDH for state in recurrence.initial_BDH),
-    )
+    return CompiledRecurrence.apply(call, terms_NSX, V, mask_BDH, *tensors)
 
 
 class CompiledRecurrence(torch.autograd.Function):

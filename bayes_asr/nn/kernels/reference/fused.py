@@ -116,7 +116,8 @@ class FusedRecurrence(torch.autograd.Function):
             )
         by_V = None
         if V is not None and ctx.needs_input_grad[4]:  # type: ignore[attr-defined]
-            by_V = _weight_gradient(cell, gates, previous[0], da, V)
+            restored = cell.reset(gates[:, :, :-1], previous[0]) if cell.resets else None
+            by_V = weight_gradient(previous[0], restored, da.flatten(2), V)
         by_terms = frames.order_directions(da.flatten(2), backwards)
         if ctx.sets == 1:  # type: ignore[attr-defined]
             by_terms = by_terms.sum(1, keepdim=True)
@@ -244,15 +245,18 @@ def _add_product(y: Tensor, h: Tensor, V: Tensor) -> None:
         y.transpose(0, 1).baddbmm_(h.transpose(0, 1), V)
 
 
-def _weight_gradient(
-    cell: Cell, gates: Tensor, previous_NDH: Tensor, da: Tensor, V: Tensor
+def weight_gradient(
+    previous_NDH: Tensor, restored_NDH: Tensor | None, da_NDX: Tensor, V: Tensor
 ) -> Tensor:
-    """Gradient of V: one product over all frames for each of the factors of V."""
-    if not cell.resets:
-        return _outer(previous_NDH, da.flatten(2), V)
-    reset = cell.reset(gates[:, :, :-1], previous_NDH)
-    by_gates = _outer(previous_NDH, da[:, :, :-1].flatten(2), V)
-    return torch.cat((by_gates, _outer(reset, da[:, :, -1], V)), dim=2)
+    """Gradient of V: one product over all frames for each of the factors of V.
+
+    previous: h before every frame; restored: what V multiplied for the last gate instead, if any.
+    """
+    if restored_NDH is None:
+        return _outer(previous_NDH, da_NDX, V)
+    H = V.shape[1]
+    by_gates = _outer(previous_NDH, da_NDX[..., :-H].contiguous(), V)
+    return torch.cat((by_gates, _outer(restored_NDH, da_NDX[..., -H:], V)), dim=2)
 
 
 def _outer(h_NDH: Tensor, da_NDX: Tensor, V: Tensor) -> Tensor:
