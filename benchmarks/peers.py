@@ -105,8 +105,11 @@ def speechbrains(inputs: int, units: int, layers: int) -> nn.Module:
     return TimeFirst(units, an_input, num_layers=layers, bidirectional=True, dropout=DROPOUT)
 
 
-def pytorch_kaldis(clone: Path) -> Callable[[int, int, int], nn.Module]:
-    """pytorch-kaldi's own `liGRU`, imported from a clone; SystemExit where there is none."""
+def pytorch_kaldis(clone: Path, *, cuda: bool = False) -> Callable[[int, int, int], nn.Module]:
+    """pytorch-kaldi's own `liGRU`, imported from a clone; SystemExit where there is none.
+
+    cuda: make its states and masks for a GPU.
+    """
     spec = spec_from_file_location("neural_networks", clone / "neural_networks.py")
     if spec is None or spec.loader is None or not (clone / "neural_networks.py").exists():
         raise SystemExit(f"{clone}: no clone of pytorch-kaldi, which has neural_networks.py")
@@ -123,7 +126,7 @@ def pytorch_kaldis(clone: Path) -> Callable[[int, int, int], nn.Module]:
         options = {f"ligru_{name}": ",".join([value] * layers) for name, value in each.items()}
         once = {"use_laynorm_inp": "False", "use_batchnorm_inp": "False", "orthinit": "True"}
         options |= {f"ligru_{name}": value for name, value in (once | {"bidir": "True"}).items()}
-        made: nn.Module = module.liGRU(options | {"use_cuda": "False", "to_do": "train"}, inputs)
+        made: nn.Module = module.liGRU(options | {"use_cuda": str(cuda), "to_do": "train"}, inputs)
         return made
 
     return ligru

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 VECTORS = re.compile(r"(fma|avx.*|amx.*|asimd.*|sve.*|bf16|i8mm)$")
 SETTINGS = ("OMP_NUM_THREADS", "BAYES_ASR_KERNELS", "BAYES_ASR_DECODER", "ONEDNN_MAX_CPU_ISA")
+NOTHING: Mapping[str, str] = {}
 Row = Mapping[str, Any]
 
 
@@ -39,23 +40,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def save(figures: Row | Sequence[Row], theme: str, args: argparse.Namespace) -> None:
-    """Write the figures, rows of a table, to where `args` of `add_options` say."""
+def save(
+    figures: Row | Sequence[Row],
+    theme: str,
+    args: argparse.Namespace,
+    device: Mapping[str, str] = NOTHING,
+) -> None:
+    """Write the figures, rows of a table, to where `args` of `add_options` say.
+
+    Lists of raw figures are left to the JSON file. device: what is to be told of the device that
+    was measured beside the processor; the page is named after the first of it.
+    """
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1) + "\n")
     if args.record:
         rows = [figures] if isinstance(figures, Mapping) else figures
-        print(f"recorded in {write_page(rows, theme, args.record)}")
+        print(f"recorded in {write_page(rows, theme, args.record, device)}")
 
 
-def write_page(rows: Sequence[Row], theme: str, folder: Path) -> Path:
+def write_page(
+    rows: Sequence[Row], theme: str, folder: Path, device: Mapping[str, str] = NOTHING
+) -> Path:
     """Write the figures and the machine into a new file of the folder; returns its path."""
-    machine = describe_machine()
+    machine = {**device, **describe_machine()}
     lines = [f"# {theme}, {datetime.date.today().isoformat()}", ""]
     lines += [f"- {name}: {value}" for name, value in machine.items() if value]
     lines += ["", "```sh", describe_command(), "```", "", *tables(rows)]
     folder.mkdir(parents=True, exist_ok=True)
-    for path in free_names(folder, theme, machine["processor"]):
+    for path in free_names(folder, theme, next(iter(machine.values()))):
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
@@ -117,7 +129,8 @@ def run(*command: str | Path) -> str:
 def tables(rows: Sequence[Row]) -> list[str]:
     """Lines of Markdown: a table for each run of rows that have the same keys."""
     lines: list[str] = []
-    for names, group in itertools.groupby(rows, key=tuple):
+    shown = [{k: x for k, x in row.items() if not isinstance(x, list)} for row in rows]
+    for names, group in itertools.groupby(shown, key=tuple):
         lines += [""] if lines else []
         lines += [line(names), line("---" for _ in names)]
         lines += [line(cell(row[name]) for name in names) for row in group]

@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 import numpy as np
-from kaldiio.matio import write_array
 from numpy.typing import DTypeLike
 
 from bayes_asr.base.errors import InputError, reason
@@ -129,14 +128,20 @@ def write_matrices(
             file.write(f"{utt} ".encode())
             if index:
                 index.write(f"{utt} {ark.absolute()}:{file.tell()}\n")
-            write_array(file, checked)
+            _encode(file, checked)
     return len(written)
 
 
 def write_matrix(matrix: np.ndarray, path: Path) -> None:
     """Write one matrix [T, F] as a binary float32 file, complete or not at all."""
     with writing(Path(path)) as file:
-        write_array(file, _check_matrix(matrix, "the matrix", path))
+        _encode(file, _check_matrix(matrix, "the matrix", path))
+
+
+def _encode(file: BinaryIO, matrix: np.ndarray) -> None:
+    from kaldiio.matio import write_array  # whoever reads alone does without
+
+    write_array(file, matrix)
 
 
 def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "all": "the tests of its parts below",
     "ddp": "two processes, which take long to start",
     "decode": "tests/decode/test_memory.py",
+    "gpu": "tests/benchmarks/test_gpu.py",
     "gmm": "bayes-asr gmm, whose own tests run it",
     "hours": "test_hours_are_laid_out",
     "posteriors": "tests/test_denlats.py, where Kaldi is",
@@ -139,7 +140,8 @@ def test_parts_take_no_more_time_than_there_is() -> None:
 
     assert sum(part.share for part in PARTS.values()) == pytest.approx(1)
     compare = {"alignments", "posteriors"}  # what was computed, not how fast
-    assert {part.script for part in PARTS.values()} == {*SCRIPTS} - {"all"} - compare
+    alone = {"all", "gpu"}  # the latter has minutes of its own, on another device
+    assert {part.script for part in PARTS.values()} == {*SCRIPTS} - alone - compare
 
 
 def test_clone_without_their_units_is_refused(call: Callable[..., str], tmp_path: Path) -> None:
