@@ -10,7 +10,7 @@ from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.lexicon import Pronunciation, mark_positions, read_lexicon
-from bayes_asr.decode.graph.transducers import EPSILON, sources
+from bayes_asr.decode.graph.transducers import EPSILON, check_words, sources
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import STATES, TransitionModel, build_monophone_model
@@ -72,12 +72,8 @@ def read_lexicon_fst(path: Path, words: Collection[int] | None = None) -> Fst:
     fst = read_fst(path)
     if not fst.num_arcs:
         raise InputError(f"{path}: has no pronunciations; make the lang folder again")
-    strangers = set(fst.olabel.tolist()) - {0, *words} if words is not None else set()
-    if strangers:
-        raise InputError(
-            f"{path}: word {min(strangers)} is not in the words.txt of {len(words or ())} symbols"
-            " beside it; take both from one lang folder"
-        )
+    if words is not None:
+        check_words(fst, words, path)
     return fst
 
 

@@ -1,10 +1,12 @@
 """Transducers of graph building: FSTs of arcs, and their arcs sorted and relabelled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.openfst import Fst
 
 EPSILON, BACKOFF, START, END = "<eps>", "#0", "<s>", "</s>"  # of words.txt, beside the words
@@ -18,6 +20,16 @@ class PhoneAcceptor:
 
     arcs: Sequence[PhoneArc]
     final: Mapping[int, float]
+
+
+def check_words(fst: Fst, words: Collection[int], path: Path) -> None:
+    """InputError where an FST writes what is none of `words`, the numbers of words.txt."""
+    strange = fst.olabel[~np.isin(fst.olabel, [0, *words])]
+    if len(strange):
+        raise InputError(
+            f"{path}: word {strange.min()} is not in the words.txt of {len(words)} symbols beside"
+            " it; take both from one folder"
+        )
 
 
 def build_fst(arcs: Sequence[Arc], final: Mapping[int, float], start: int = 0) -> Fst:

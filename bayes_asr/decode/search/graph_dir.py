@@ -5,7 +5,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
-from bayes_asr.decode.graph.transducers import BACKOFF
+from bayes_asr.decode.graph.transducers import BACKOFF, check_words
 from bayes_asr.decode.search.inputs import build_decoding_graph
 from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, warn_left_out
 from bayes_asr.decode.search.search_graph import DecodingGraph
@@ -43,10 +43,13 @@ def load_decoding_graph(graph_dir: Path, model: Path, lm: Path | None = None) ->
             f"{path}: no word can be said in this graph; make it of a language model and a lexicon"
             " that spell alike"
         )
+    symbols = Path(graph_dir) / "words.txt"
+    words = read_words(symbols) if grammar else read_symbols(symbols) if is_there(symbols) else {}
+    if words:
+        check_words(fst, words.values(), path)
     graph = build_decoding_graph(fst, transitions, str(path))
     if not grammar:
         return graph
-    words = read_words(Path(graph_dir) / "words.txt")
     return attach_grammar(graph, read_grammar(grammar[0], words), words, str(grammar[0]))
 
 

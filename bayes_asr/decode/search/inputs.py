@@ -7,12 +7,15 @@ from bayes_asr.decode.search.search_graph import DecodingGraph, has_cycle, selec
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import LARGEST, Fst
 
+WORDS = 1 << 30  # the determinization numbers phones behind the words, in int32
+
 
 def build_decoding_graph(fst: Fst, model: TransitionModel, name: str = "graph") -> DecodingGraph:
     """Check a graph against the transition model and prepare it for the search.
 
     Raises InputError naming `name` for an empty graph, an ilabel past the model's transition-ids
-    (graph and model of different trees) and a cycle of epsilon arcs (the search would not end).
+    (graph and model of different trees), an olabel past WORDS and a cycle of epsilon arcs (the
+    search would not end).
     """
     if fst.start < 0 or not len(fst.final):
         raise InputError(f"{name}: the graph has no start state")
@@ -22,6 +25,9 @@ def build_decoding_graph(fst: Fst, model: TransitionModel, name: str = "graph") 
             f"{name}: ilabel {highest} is past the {num_tids} transition-ids of the model; "
             "take the final.mdl that this graph was made with"
         )
+    largest_word = int(fst.olabel.max(initial=0))
+    if largest_word >= WORDS:
+        raise InputError(f"{name}: olabel {largest_word} is past {WORDS}; number words from 1")
     source = np.repeat(np.arange(len(fst.final)), np.diff(fst.offsets))
     emits = fst.ilabel > 0
     # A phone begins with a transition out of its first state that is no self-loop.

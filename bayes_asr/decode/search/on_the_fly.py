@@ -26,6 +26,8 @@ from bayes_asr.decode.search.search_graph import (
 )
 from bayes_asr.kaldi_io.openfst import Fst
 
+MOST_BACKOFFS = 30  # in a row, of a model of as many words and one; each adds arcs to all states
+
 
 def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:
     """Refuse what is no acceptor of these words with one backoff arc #0 a state, without cycles."""
@@ -69,10 +71,9 @@ def attach_grammar(
             f"{graph.name}: only the compiled decoder composes with a grammar; reinstall with a"
             " compiler, or build the graph with its language model"
         )
-    highest = max(int(x.max(initial=backoff)) for x in (fst.ilabel, graph.emitting.olabel))
-    label_sets = compiled.number_labels(graph, 1 + highest)
+    label_sets = compiled.number_labels(graph, 1 + max(words.values()))
     numbers = label_sets.pop("number")
-    closed = close_backoffs(fst, backoff)
+    closed = close_backoffs(fst, backoff, name)
     # Labels of G in HCL's new numbers, 0 for words that HCL lacks; sorted, for binary search.
     label, rows = numbers[closed.ilabel], sources(closed)
     if len(foreign := np.unique(closed.ilabel[label == 0])):
@@ -121,8 +122,11 @@ def _erase_label(arcs: Arcs, label: int) -> Arcs:
     return replace(arcs, olabel=np.where(arcs.olabel == label, 0, arcs.olabel).astype(np.int32))
 
 
-def close_backoffs(fst: Fst, backoff: int) -> Fst:
-    """G with a backoff arc to every state that can be reached by backoff arcs alone."""
+def close_backoffs(fst: Fst, backoff: int, name: str) -> Fst:
+    """G with a backoff arc to every state that can be reached by backoff arcs alone.
+
+    InputError where these are more than MOST_BACKOFFS in a row.
+    """
     rows, backs_off = sources(fst), fst.ilabel == backoff
     source, target = rows[backs_off], fst.nextstate[backs_off].astype(np.int64)
     weight = fst.weight[backs_off]
@@ -136,6 +140,8 @@ def close_backoffs(fst: Fst, backoff: int) -> Fst:
         further = backoff_state[target] >= 0
         if not further.any():
             break
+        if len(columns) == MOST_BACKOFFS:
+            raise InputError(f"{name}: more than {MOST_BACKOFFS} arcs {BACKOFF} in a row")
         source, target, weight = source[further], target[further], weight[further]
         weight, target = weight + cost[target], backoff_state[target]
         columns.append((source, np.full(len(source), backoff), weight, target))

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <exception>
 #include <vector>
 
 #include "../../base/csrc/elementary.h"
+#include "../../base/csrc/guarded.h"
 #include "../../base/csrc/interface.h"
 
 // The same code for several instruction sets, of which that of the processor is taken when the
@@ -294,16 +294,6 @@ bool UpdateRows(int64_t dim, int64_t width, double count, const double *inverses
   return true;
 }
 
-template <class Work>
-int32_t Guarded(Work work) {  // 0, or -1 if memory is short
-  try {
-    work();
-    return 0;
-  } catch (const std::exception &) {  // bad_alloc, or length_error of a size that nothing has
-    return -1;
-  }
-}
-
 }  // namespace
 
 extern "C" {
@@ -311,7 +301,10 @@ extern "C" {
 // The product of a [rows, depth] and b [depth, columns].  Returns 0, or -1 if memory is short.
 int32_t gmm_multiply(int64_t rows, int64_t columns, int64_t depth, const MatrixView *a,
                      const MatrixView *b, double *product) {
-  return Guarded([&] { Multiply(rows, columns, depth, *a, *b, product); });
+  return Guarded<int32_t>(-1, [&] {
+    Multiply(rows, columns, depth, *a, *b, product);
+    return 0;
+  });
 }
 
 // x: frames [frames, depth], their squares and a one.  Pdf p has the Gaussians first[p] to
@@ -321,15 +314,18 @@ int32_t gmm_multiply(int64_t rows, int64_t columns, int64_t depth, const MatrixV
 int32_t gmm_score(int64_t frames, int64_t depth, const float *x, int64_t pdfs,
                   const int64_t *first, const double *slopes, float *log_likelihoods,
                   float *posteriors) {
-  return Guarded(
-      [&] { Score(frames, depth, x, pdfs, first, slopes, log_likelihoods, posteriors); });
+  return Guarded<int32_t>(-1, [&] {
+    Score(frames, depth, x, pdfs, first, slopes, log_likelihoods, posteriors);
+    return 0;
+  });
 }
 
 // The natural logarithms of positive, normal numbers.
-void gmm_log(int64_t count, const double *x, double *logs) { TakeLogs(count, x, logs); }
+void gmm_log(int64_t count, const double *x, double *logs) noexcept { TakeLogs(count, x, logs); }
 
 // linear_algebra.eliminate, of `count` matrices [size, width].
-void gmm_eliminate(int64_t count, int64_t size, int64_t width, double *work, double *pivots) {
+void gmm_eliminate(int64_t count, int64_t size, int64_t width, double *work,
+                   double *pivots) noexcept {
   Eliminate(count, size, width, work, pivots);
 }
 
@@ -338,15 +334,13 @@ void gmm_eliminate(int64_t count, int64_t size, int64_t width, double *work, dou
 int32_t gmm_update_rows(int64_t dim, int64_t width, double count, const double *inverses,
                         const double *offsets, const double *linear, int64_t iterations,
                         double *transform) {
-  bool regular = true;
-  const int32_t status = Guarded([&] {
-    regular = UpdateRows(dim, width, count, inverses, offsets, linear, iterations, transform);
+  return Guarded<int32_t>(-1, [&] {
+    return !UpdateRows(dim, width, count, inverses, offsets, linear, iterations, transform);
   });
-  return status == 0 && !regular ? 1 : status;
 }
 
 // What compiled.py compares with what it knows.
-const char *gmm_description() {
+const char *gmm_description() noexcept {
   static const std::string text = Interface()
                                       .Struct<MatrixViewFields>()
                                       .Function(NAMED(gmm_multiply))

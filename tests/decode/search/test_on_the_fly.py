@@ -265,6 +265,45 @@ def test_other_grammars_are_refused(
     assert str(tmp_path / "G.fst") in str(error.value)
 
 
+def chain_of_backoffs(length: int, back: int) -> list[Any]:
+    """A word or a step of backoff from each state to the one before."""
+    return [(s, label, label, 0.5, s - 1) for s in range(length, 0, -1) for label in (1, back)]
+
+
+def test_backoffs_in_a_row_are_bounded(folder: Path, tmp_path: Path) -> None:
+    """Each step of backoff adds arcs to all states before it: without a bound, in their square."""
+    back = read_symbols(folder / "apart/words.txt")["#0"]
+    for length in (30, 31):
+        chain = build_fst(chain_of_backoffs(length, back), {0: 0.0}, start=length)
+        write_fst(chain, tmp_path / f"{length}.fst")
+    load_decoding_graph(folder / "apart", folder / "final.mdl", tmp_path / "30.fst")
+    with pytest.raises(InputError, match=r"31\.fst: more than 30 arcs #0 in a row"):
+        load_decoding_graph(folder / "apart", folder / "final.mdl", tmp_path / "31.fst")
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "says"),
+    [
+        ("composed", 10, r"HCLG\.fst: word 10 is not in the words\.txt of 10 symbols"),
+        ("apart", 10, r"HCL\.fst: word 10 is not in the words\.txt of 10 symbols"),
+        ("apart", 2**31 - 1, r"HCL\.fst: word 2147483647 is not in the words\.txt"),
+    ],
+)
+def test_words_beyond_the_table_are_refused_on_arcs_without_sound_too(
+    folder: Path, tmp_path: Path, kind: str, word: int, says: str
+) -> None:
+    graph = shutil.copytree(folder / kind, tmp_path / kind)
+    (name,) = (path.name for path in graph.glob("HCL*.fst"))
+    fst = read_fst(graph / name)
+    silent = np.flatnonzero(fst.ilabel == 0)[0]
+    write_fst(
+        replace(fst, olabel=np.where(np.arange(fst.num_arcs) == silent, word, fst.olabel)),
+        graph / name,
+    )
+    with pytest.raises(InputError, match=says):
+        load_decoding_graph(graph, folder / "final.mdl")
+
+
 def test_a_grammar_for_a_composed_graph_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match=r"has no HCL\.fst to compose with .*lm\.arpa"):
         load_decoding_graph(folder / "composed", folder / "final.mdl", folder / "lm.arpa")

@@ -191,6 +191,12 @@ def test_graph_of_another_model_is_refused() -> None:
         build_decoding_graph(small_fst(ilabel=99), build_monophone_model([1]), "HCLG")
 
 
+def test_words_that_the_determinization_could_not_number_are_refused() -> None:
+    fst = replace(small_fst(), olabel=np.array([2**31 - 1], np.int32))
+    with pytest.raises(InputError, match=r"HCLG: olabel 2147483647 is past 1073741824"):
+        build_decoding_graph(fst, build_monophone_model([1]), "HCLG")
+
+
 def test_epsilon_cycle_is_refused() -> None:
     with pytest.raises(InputError, match="HCLG: epsilon arcs form a cycle"):
         build_decoding_graph(small_fst(loop=True), build_monophone_model([1]), "HCLG")

@@ -26,7 +26,7 @@ enum Met : int64_t { kOneHasLeft = -1, kNotYet, kAllHere };
 
 // Say that process `rank` has arrived `count` times, and wait until all have, at most `seconds`.
 int64_t barrier_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t count,
-                     double seconds) {
+                     double seconds) noexcept {
   const auto start = Clock::now();
   processes[rank].count.store(count, std::memory_order_release);
   int64_t here = 0;  // the first so many processes
@@ -46,12 +46,12 @@ int64_t barrier_meet(Arrivals *processes, int64_t size, int64_t rank, int64_t co
 }
 
 // Say that process `rank` will not arrive again.
-void barrier_leave(Arrivals *processes, int64_t rank) {
+void barrier_leave(Arrivals *processes, int64_t rank) noexcept {
   processes[rank].left.store(1, std::memory_order_release);
 }
 
 // What shared_memory.py compares with what it knows.
-const char *barrier_description() {
+const char *barrier_description() noexcept {
   static const std::string text =
       Interface().Function(NAMED(barrier_meet)).Function(NAMED(barrier_leave)).text();
   return text.c_str();

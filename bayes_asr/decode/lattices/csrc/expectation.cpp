@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <limits>
-#include <new>
 #include <vector>
 
 #include "../../../base/csrc/elementary.h"
+#include "../../../base/csrc/guarded.h"
 #include "../../../base/csrc/interface.h"
 
 extern "C" {
@@ -55,7 +55,7 @@ extern "C" {
 // totals: the log of the sum of all paths, and the mean gain.  Returns 0, or -1 if memory is short.
 int32_t lattices_expect(const PathsView *paths, int64_t num_cells, const double *score,
                         const double *gain, double *share, double *slope, double *totals) {
-  try {
+  return Guarded<int32_t>(-1, [&] {
     const PathsView &of = *paths;
     std::vector<double> worth = SumCells(of, score);
     const std::vector<double> gained = SumCells(of, gain);
@@ -95,13 +95,11 @@ int32_t lattices_expect(const PathsView *paths, int64_t num_cells, const double 
     totals[0] = before[last];
     totals[1] = gain_before[last];
     return 0;
-  } catch (const std::bad_alloc &) {
-    return -1;
-  }
+  });
 }
 
 // What compiled.py compares with what it knows.
-const char *lattices_description() {
+const char *lattices_description() noexcept {
   static const std::string text =
       Interface().Struct<PathsViewFields>().Function(NAMED(lattices_expect)).text();
   return text.c_str();

@@ -1,7 +1,6 @@
 // The search and the best path, as Python calls them.
 
 #include <memory>
-#include <new>
 
 #include "composed.h"
 #include "on_the_fly.h"
@@ -37,8 +36,9 @@ extern "C" {
 void *decoder_search(const GraphView *graph, const GrammarView *grammar, const OptionsView *options,
                      const float *loglikes, int64_t num_frames, int64_t num_pdfs, int32_t *reached,
                      LatticeView *view) {
-  *reached = 0;
-  try {
+  *reached = -1;
+  return Guarded<void *>(nullptr, [&]() -> void * {
+    *reached = 0;
     auto over = [&](auto walked) {
       return SearchFrames(std::move(walked), *options, loglikes, num_frames, num_pdfs, reached);
     };
@@ -56,18 +56,15 @@ void *decoder_search(const GraphView *graph, const GrammarView *grammar, const O
              lattice->final_graph.data(),
              lattice->final_acoustic.data()};
     return lattice.release();
-  } catch (const std::bad_alloc &) {
-    *reached = -1;
-    return nullptr;
-  }
+  });
 }
 
-void decoder_free_lattice(void *lattice) { delete static_cast<search::RawLattice *>(lattice); }
+void decoder_free_lattice(void *lattice) noexcept { delete static_cast<search::RawLattice *>(lattice); }
 
 // Writes the arcs of the cheapest path to `arcs` (room for one per state) and its last state;
 // returns how many, or -1 if memory is short.
 int64_t decoder_best_arcs(const LatticeView *lattice, int64_t *arcs, int64_t *last) {
-  try {
+  return Guarded<int64_t>(-1, [&] {
     std::vector<double> best(lattice->num_states);
     std::vector<int64_t> choice(lattice->num_states, -1);
     for (int64_t state = lattice->num_states - 1; state >= 0; --state) {
@@ -87,9 +84,7 @@ int64_t decoder_best_arcs(const LatticeView *lattice, int64_t *arcs, int64_t *la
       arcs[count++] = choice[state];
     *last = state;
     return count;
-  } catch (const std::bad_alloc &) {
-    return -1;
-  }
+  });
 }
 
 }  // extern "C"

@@ -2,7 +2,7 @@
 
 #include "lattice.h"
 
-extern "C" const char *decoder_description() {
+extern "C" const char *decoder_description() noexcept {
   static const std::string text = Interface()
                                       .Struct<ArcsViewFields>()
                                       .Struct<GraphViewFields>()

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <new>
 
 #include "determinizer.h"
 
@@ -142,7 +141,7 @@ extern "C" {
 // to decoder_free_words, or null if memory is short.
 void *decoder_determinize(const LatticeView *lattice, const int32_t *phone_start, double beam,
                           int64_t max_bytes, CompactView *view) {
-  try {
+  return Guarded<void *>(nullptr, [&] {
     int32_t first_phone = 1;
     for (int64_t arc = 0; arc < lattice->num_arcs; ++arc)
       first_phone = std::max(first_phone, lattice->olabel[arc] + 1);
@@ -168,11 +167,9 @@ void *decoder_determinize(const LatticeView *lattice, const int32_t *phone_start
              words->final_tid_offsets.data(),
              words->final_tids.data()};
     return words.release();
-  } catch (const std::bad_alloc &) {
-    return nullptr;
-  }
+  });
 }
 
-void decoder_free_words(void *words) { delete static_cast<WordLattice *>(words); }
+void decoder_free_words(void *words) noexcept { delete static_cast<WordLattice *>(words); }
 
 }  // extern "C"

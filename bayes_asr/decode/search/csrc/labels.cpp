@@ -8,7 +8,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "lattice.h"
@@ -147,7 +146,7 @@ extern "C" {
 // Numbers the output labels 1 .. num_labels - 1 of a graph, and finds which of them may be read next
 // from each state.  To be given back to decoder_free_labels; null if memory is short.
 void *decoder_number_labels(const GraphView *graph, int32_t num_labels, LabelsView *view) {
-  try {
+  return Guarded<void *>(nullptr, [&] {
     auto labels = std::make_unique<Labels>();
     Walk(*graph, num_labels, labels.get());
     *view = {static_cast<int64_t>(labels->number.size()),
@@ -161,11 +160,9 @@ void *decoder_number_labels(const GraphView *graph, int32_t num_labels, LabelsVi
              labels->last.data(),
              labels->ends.data()};
     return labels.release();
-  } catch (const std::bad_alloc &) {
-    return nullptr;
-  }
+  });
 }
 
-void decoder_free_labels(void *labels) { delete static_cast<Labels *>(labels); }
+void decoder_free_labels(void *labels) noexcept { delete static_cast<Labels *>(labels); }
 
 }  // extern "C"

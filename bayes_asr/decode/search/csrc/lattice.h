@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "../../../base/csrc/guarded.h"
 #include "../../../base/csrc/interface.h"
 
 extern "C" {
@@ -124,13 +125,13 @@ DESCRIBE(CompactView, num_states, num_arcs, num_tids, num_final_tids, offsets, w
 void *decoder_search(const GraphView *graph, const GrammarView *grammar, const OptionsView *options,
                      const float *loglikes, int64_t num_frames, int64_t num_pdfs, int32_t *reached,
                      LatticeView *view);
-void decoder_free_lattice(void *lattice);
+void decoder_free_lattice(void *lattice) noexcept;
 int64_t decoder_best_arcs(const LatticeView *lattice, int64_t *arcs, int64_t *last);
 void *decoder_determinize(const LatticeView *lattice, const int32_t *phone_start, double beam,
                           int64_t max_bytes, CompactView *view);
-void decoder_free_words(void *words);
+void decoder_free_words(void *words) noexcept;
 void *decoder_number_labels(const GraphView *graph, int32_t num_labels, LabelsView *view);
-void decoder_free_labels(void *labels);
+void decoder_free_labels(void *labels) noexcept;
 
 }  // extern "C"
 

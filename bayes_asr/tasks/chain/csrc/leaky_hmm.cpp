@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <new>
 #include <numeric>
 #include <vector>
 
+#include "../../../base/csrc/guarded.h"
 #include "../../../base/csrc/interface.h"
 
 extern "C" {
@@ -133,18 +133,16 @@ extern "C" {
 // [T, P] its derivatives, unless that is not finite.  Returns 0, or -1 if memory is short.
 int32_t chain_sum_paths(const HmmView *hmm, int64_t frames, const double *scores, double leak,
                         double *share, double *log_total) {
-  try {
+  return Guarded<int32_t>(-1, [&] {
     Utterance utterance(*hmm, frames, scores, leak);
     *log_total = utterance.Forward();
     if (std::isfinite(*log_total)) utterance.Backward(share);
     return 0;
-  } catch (const std::bad_alloc &) {
-    return -1;
-  }
+  });
 }
 
 // Description that compiled.py compares with its own.
-const char *chain_description() {
+const char *chain_description() noexcept {
   static const std::string text =
       Interface().Struct<HmmViewFields>().Function(NAMED(chain_sum_paths)).text();
   return text.c_str();

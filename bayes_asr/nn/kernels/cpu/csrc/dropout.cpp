@@ -19,7 +19,7 @@ extern "C" {
 // mask [sequences, size]: 1 where the first 24 bits of a hash are at least `least`, otherwise 0.
 // first: position of the first number.
 void kernels_keep_mask(const uint64_t *keys, int64_t sequences, uint64_t first, int64_t size,
-                       uint64_t least, float *mask) {
+                       uint64_t least, float *mask) noexcept {
   for (int64_t b = 0; b < sequences; ++b) {
     for (int64_t i = 0; i < size; ++i) {
       *mask++ = Mixed(keys[b] + kGolden * (first + i)) >> 40 >= least;

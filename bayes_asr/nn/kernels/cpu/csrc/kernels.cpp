@@ -2,6 +2,7 @@
 
 #include "kernels.h"
 
+#include "../../../../base/csrc/guarded.h"
 #include "cells.h"
 #include "team.h"
 
@@ -38,17 +39,28 @@ const Choice *Choices(int *count) {
   return choices;
 }
 
+// 0, or 1 where memory does not suffice.
+template <class Work>
+int64_t Run(int64_t path, void (*Path::*function)(const Work &), const Work &work) {
+  return Guarded<int64_t>(1, [&] {
+    int count;
+    (Choices(&count)[path].path->*function)(work);
+    return 0;
+  });
+}
+
 }  // namespace
 
 extern "C" {
 
 // Work in the threads of this runtime: its functions GOMP_parallel and omp_get_num_threads.
-void kernels_use_openmp(decltype(OpenMp::parallel) parallel, decltype(OpenMp::size) size) {
+void kernels_use_openmp(decltype(OpenMp::parallel) parallel,
+                        decltype(OpenMp::size) size) noexcept {
   openmp = {parallel, size, getpid()};
 }
 
 // The name of path i, null behind the last; `usable` says whether this machine has it.
-const char *kernels_path(int64_t i, int64_t *usable) {
+const char *kernels_path(int64_t i, int64_t *usable) noexcept {
   int count;
   const Choice *choices = Choices(&count);
   if (i >= count) return nullptr;
@@ -57,31 +69,27 @@ const char *kernels_path(int64_t i, int64_t *usable) {
 }
 
 // The rows of the tables of units and activations, behind the last one a row without a name.
-const UnitRow *kernels_units() { return kUnits; }
-const ActivationRow *kernels_activations() { return kActivations; }
+const UnitRow *kernels_units() noexcept { return kUnits; }
+const ActivationRow *kernels_activations() noexcept { return kActivations; }
 
 // All return 0, or 1 where memory does not suffice.
 int64_t kernels_forward(int64_t path, const Job *job) {
-  int count;
-  return !Choices(&count)[path].path->forward(*job);
+  return Run(path, &Path::forward, *job);
 }
 
 int64_t kernels_backward(int64_t path, const Job *job) {
-  int count;
-  return !Choices(&count)[path].path->backward(*job);
+  return Run(path, &Path::backward, *job);
 }
 
 int64_t kernels_multiply(int64_t path, const Product *product) {
-  int count;
-  return !Choices(&count)[path].path->multiply(*product);
+  return Run(path, &Path::multiply, *product);
 }
 
 int64_t kernels_cross_entropy(int64_t path, const CrossEntropyJob *job) {
-  int count;
-  return !Choices(&count)[path].path->cross_entropy(*job);
+  return Run(path, &Path::cross_entropy, *job);
 }
 
-const char *kernels_description() {
+const char *kernels_description() noexcept {
   static const std::string text = Interface()
                                       .Struct<UnitRowFields>()
                                       .Struct<ActivationRowFields>()

@@ -96,7 +96,7 @@ DESCRIBE(CrossEntropyJob, threads, storage, rows, outputs, logits, labels, gradi
          scale);
 
 void kernels_keep_mask(const uint64_t *keys, int64_t sequences, uint64_t first, int64_t size,
-                       uint64_t least, float *mask);
+                       uint64_t least, float *mask) noexcept;
 
 }  // extern "C"
 
@@ -104,10 +104,10 @@ inline int64_t BytesOf(int64_t storage) { return storage == kBfloat16 ? 2 : 4; }
 
 // The code of one instruction set.
 struct Path {
-  bool (*forward)(const Job &);  // false: out of memory
-  bool (*backward)(const Job &);
-  bool (*multiply)(const Product &);
-  bool (*cross_entropy)(const CrossEntropyJob &);
+  void (*forward)(const Job &);
+  void (*backward)(const Job &);
+  void (*multiply)(const Product &);
+  void (*cross_entropy)(const CrossEntropyJob &);
 };
 
 extern const Path kPortable;

@@ -10,36 +10,30 @@
 
 namespace {
 
-// Call run(Store) for the way of storing; false where memory does not suffice.
+// Call run(Store) for the way of storing.
 template <class Run>
-bool WithStorage(int64_t storage, Run run) {
-  try {
-    if (storage == kBfloat16) {
-      run(Bfloat16());
-    } else {
-      run(Float32());
-    }
-  } catch (const std::bad_alloc &) {
-    return false;
+void WithStorage(int64_t storage, Run run) {
+  if (storage == kBfloat16) {
+    run(Bfloat16());
+  } else {
+    run(Float32());
   }
-  return true;
 }
 
-bool RunForward(const Job &job) {
-  return WithStorage(job.storage, [&](auto store) { Forward<decltype(store)>(job).Run(); });
+void RunForward(const Job &job) {
+  WithStorage(job.storage, [&](auto store) { Forward<decltype(store)>(job).Run(); });
 }
 
-bool RunBackward(const Job &job) {
-  return WithStorage(job.storage, [&](auto store) { Backward<decltype(store)>(job).Run(); });
+void RunBackward(const Job &job) {
+  WithStorage(job.storage, [&](auto store) { Backward<decltype(store)>(job).Run(); });
 }
 
-bool RunProduct(const Product &product) {
-  return WithStorage(product.storage,
-                     [&](auto store) { Dense<decltype(store)>::Run(product); });
+void RunProduct(const Product &product) {
+  WithStorage(product.storage, [&](auto store) { Dense<decltype(store)>::Run(product); });
 }
 
-bool RunCrossEntropy(const CrossEntropyJob &job) {
-  return WithStorage(job.storage, [&](auto store) { Loss<decltype(store)>(job).Run(); });
+void RunCrossEntropy(const CrossEntropyJob &job) {
+  WithStorage(job.storage, [&](auto store) { Loss<decltype(store)>(job).Run(); });
 }
 
 }  // namespace
