@@ -15,7 +15,15 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import replacing
-from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc, build_fst
+from bayes_asr.decode.graph.transducers import (
+    BACKOFF,
+    END,
+    EPSILON,
+    MOST_BACKOFFS,
+    START,
+    Arc,
+    build_fst,
+)
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.openfst import Fst
 
@@ -198,6 +206,8 @@ def read_arpa(path: Path) -> NgramModel:
             order = _begin_section(fields[0], order, where)
         elif order == 0:
             n, count = _parse_announcement(fields, where)
+            if n > MOST_BACKOFFS + 1:
+                raise InputError(f"{where}: n-grams of {n} words, {MOST_BACKOFFS + 1} at most")
             announced[n] = count
         elif order > 0:
             ngram, log10, weight = _parse_entry(fields, order, where)

@@ -15,7 +15,7 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
-from bayes_asr.decode.graph.transducers import BACKOFF, sort_arcs, sources
+from bayes_asr.decode.graph.transducers import BACKOFF, MOST_BACKOFFS, sort_arcs, sources
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.search_graph import (
     Arcs,
@@ -25,8 +25,6 @@ from bayes_asr.decode.search.search_graph import (
     select_arcs,
 )
 from bayes_asr.kaldi_io.openfst import Fst
-
-MOST_BACKOFFS = 30  # in a row, of a model of as many words and one; each adds arcs to all states
 
 
 def check_grammar(grammar: Fst, words: dict[str, int], name: str) -> None:

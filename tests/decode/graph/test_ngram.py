@@ -191,6 +191,7 @@ ARPA = "\\data\\\nngram 1=2\n\n\\1-grams:\n-0.3 a\n-0.3 </s>\n\n\\end\\\n"
         (ARPA, "hello\n", "no \\data\\ line: no ARPA file, or truncated"),
         ("ngram 1=2", "ngram 1=3", "announces {1: 3} n-grams by order, holds {1: 2}"),
         ("ngram 1=2", "ngram one=2", "line 2: not 'ngram ORDER=COUNT'"),
+        ("ngram 1=2", "ngram 32=2", "line 2: n-grams of 32 words, 31 at most"),
         ("-0.3 a", "0.3 a", "line 5: no log10 probability and backoff weight within 1000: 0.3 a"),
         ("-0.3 a", "nan a", "line 5: no log10 probability and"),
         ("-0.3 a", "-0.3 a b c", "line 5: not a log probability, 1 words"),

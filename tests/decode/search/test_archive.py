@@ -172,7 +172,7 @@ def test_nothing_is_decoded_with_a_wrong_model(graph: Path) -> None:
 
 def test_word_that_has_no_symbol_is_named(graph: Path) -> None:
     (graph / "words.txt").write_text("<eps> 0\nyes 1\n")
-    with pytest.raises(InputError, match=r"HCLG\.fst: word 2 is not in the words\.txt of 2 symbols"):
+    with pytest.raises(InputError, match=r"HCLG\.fst: word 2 is not in the words\.txt of 2"):
         decode(graph, {"u": loglikes(3)})
 
 
