@@ -132,7 +132,8 @@ class PReLU(Parameterised):
     def derivative(self, a: Tensor) -> Tensor:
         """Return the derivative by `a`."""
         alpha, beta = self._of(self.alpha, a), self._of(self.beta, a)
-        return torch.where(a > 0, alpha * torch.ones_like(a), beta)
+        ones = torch.ones_like(a)
+        return torch.where(a > 0, alpha * ones, beta * ones)
 
     def coefficients(self) -> Tensor:
         """Return alpha and beta [sets, 2, H]."""
@@ -159,7 +160,7 @@ class Scaled(torch.autograd.Function):
     def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[None, Tensor, Tensor]:
         scale, value = ctx.saved_tensors  # type: ignore[attr-defined]
         # d(scale f) = f dscale + scale f' da, with f' by f: f (1 - f), or 1 where f > 0.
-        f = torch.where(scale == 0, 0, value / scale)
+        f = (value / scale).masked_fill(scale == 0, 0)
         slope = f * (1 - f) if ctx.name == "sigmoid" else (f > 0).to(f.dtype)  # type: ignore[attr-defined]
         return None, (grad * f).sum_to_size(scale.shape), grad * scale * slope
 
@@ -196,7 +197,7 @@ FIXED = {
     "relu": FixedActivation(torch.relu, lambda a: (a > 0).to(a.dtype)),
     "softplus": FixedActivation(softplus, torch.sigmoid),
     "leaky-relu": FixedActivation(
-        lambda a: leaky_relu(a, LEAK), lambda a: torch.where(a > 0, torch.ones_like(a), LEAK)
+        lambda a: leaky_relu(a, LEAK), lambda a: torch.ones_like(a).masked_fill(~(a > 0), LEAK)
     ),
     "elu": FixedActivation(elu, lambda a: a.clamp(max=0).exp()),
     "linear": FixedActivation(lambda a: a, torch.ones_like),

@@ -15,11 +15,11 @@ ALIGNMENT = 256  # bytes; as those of torch's own tensors on a GPU
 
 
 class Passes(NamedTuple):
-    """Both ways through the time steps of a bucket, on its buffers."""
+    """The ways through the time steps of a bucket, on its buffers; backward perhaps none."""
 
     buffers: dict[str, Tensor]
     forward: Callable[[], None]
-    backward: Callable[[], None]
+    backward: Callable[[], None] | None
 
 
 class Workspace:
@@ -32,15 +32,19 @@ class Workspace:
         self._device = device
         self._memory = self._allocate(0)
         self._passes: OrderedDict[tuple[Program, Shape], Passes] = OrderedDict()
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._pool: Any = None  # of memory for what is allocated in graphs
 
-    def find(self, program: Program, shape: Shape) -> Passes:
-        """Return the passes of a program over a bucket; whatever was in the buffers is lost."""
+    def find(self, program: Program, shape: Shape, *, keep: bool) -> Passes:
+        """Return the passes of a program over a bucket; whatever was in the buffers is lost.
+
+        keep: have the backward pass too.
+        """
         key = (program, shape)
-        if key not in self._passes:
+        if key not in self._passes or (keep and not self._passes[key].backward):
             layout = program.allocate(shape._replace(device=torch.device("meta")))
             self._make_room(sum(map(_bytes, layout.values())))
-            self._passes[key] = self._prepare(program, self._carve(layout))
+            self._passes[key] = self._prepare(program, self._carve(layout), keep)
         self._passes.move_to_end(key)
         return self._passes[key]
 
@@ -69,29 +73,28 @@ class Workspace:
             for (name, like), part in zip(layout.items(), parts, strict=True)
         }
 
-    def _prepare(self, program: Program, buffers: dict[str, Tensor]) -> Passes:
-        forward, backward = partial(program.forward, buffers), partial(program.backward, buffers)
+    def _prepare(self, program: Program, buffers: dict[str, Tensor], keep: bool) -> Passes:
         buffers["sizes"].zero_()  # those of another bucket may be larger than this
-        if not self._memory.is_cuda:
-            return Passes(buffers, forward, backward)
-        with torch.cuda.device(self._device):
-            self._pool = self._pool or torch.cuda.graph_pool_handle()
-            return Passes(buffers, self._capture(forward), self._capture(backward))
+        forward = self._capture(partial(program.forward, buffers))
+        backward = self._capture(partial(program.backward, buffers)) if keep else None
+        return Passes(buffers, forward, backward)
 
     def _capture(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Capture what `run` launches; return what launches it again."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        # Libraries allocate and compile when they are called for the first time.
-        with torch.cuda.stream(stream):
-            run()
-        graph = torch.cuda.CUDAGraph()
-        # Other threads, as those that copy batches, may go on meanwhile.
-        with torch.cuda.graph(
-            graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"
-        ):
-            run()
-        torch.cuda.current_stream().wait_stream(stream)
+        """Capture what `run` launches, and return what launches it again; on a CPU, `run`."""
+        if self._stream is None:
+            return run
+        with torch.cuda.device(self._device):
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            self._stream.wait_stream(torch.cuda.current_stream())
+            # Libraries allocate and compile when they are called for the first time.
+            with torch.cuda.stream(self._stream):
+                run()
+            graph = torch.cuda.CUDAGraph()
+            # Other threads, as those that copy batches, may go on meanwhile.
+            mode = "thread_local"
+            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode=mode):
+                run()
+            torch.cuda.current_stream().wait_stream(self._stream)
         return graph.replay
 
 

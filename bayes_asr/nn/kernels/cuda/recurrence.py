@@ -4,8 +4,8 @@ Buffers are shared by all recurrences of a device. So what a backward pass needs
 them at the end of the forward pass, and in again.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -61,19 +61,18 @@ class StaticRecurrence(torch.autograd.Function):
         weights = coefficients if V is None else V
         sets = 1 if weights is None else len(weights)
         shape = Shape(T, B, D, H, sets, terms_NSX.dtype, terms_NSX.device)
-        buffers, run, _ = workspace(shape.device).find(program, shape)
-        read = {"V": V, "mask": mask_BDH, "coefficients": coefficients}
-        read["initial"] = torch.stack(initial_BDH)
-        _fill(buffers, frames, read)
+        buffers, run, _ = workspace(shape.device).find(program, shape, keep=keep)
+        initial = torch.stack(initial_BDH)
+        _fill(buffers, frames, V=V, mask=mask_BDH, initial=initial, coefficients=coefficients)
         rows = find_rows(frames, backwards, B)
         pack(terms_NSX, rows, buffers["terms"])
         run()
         if keep:
-            names = {"h", "restored", *program.saved} & buffers.keys()
-            saved = {name: buffers[name].clone() for name in names}
-            ctx.save_for_backward(rows, *read.values(), *saved.values())  # type: ignore[arg-type]
-            ctx.call, ctx.shape, ctx.names = call, shape, (*read, *saved)  # type: ignore[attr-defined]
-            ctx.terms = terms_NSX.shape[1]  # type: ignore[attr-defined]
+            names = list({"h", "restored", *program.saved} & buffers.keys())
+            saved = [buffers[name].clone() for name in names]
+            ctx.save_for_backward(rows, V, mask_BDH, initial, coefficients, *saved)  # type: ignore[arg-type]
+            ctx.call, ctx.shape, ctx.names = call, shape, names  # type: ignore[attr-defined]
+            ctx.shares_terms = terms_NSX.shape[1] < D  # type: ignore[attr-defined]
         return unpack(buffers["h"], rows)
 
     @staticmethod
@@ -81,21 +80,20 @@ class StaticRecurrence(torch.autograd.Function):
     def backward(ctx: FunctionCtx, grad_NDH: Tensor) -> tuple[Tensor | None, ...]:
         program, frames, *_ = ctx.call  # type: ignore[attr-defined]
         shape: Shape = ctx.shape  # type: ignore[attr-defined]
-        rows, *tensors = ctx.saved_tensors  # type: ignore[attr-defined]
-        saved = dict(zip(ctx.names, tensors, strict=True))  # type: ignore[attr-defined]
-        V = saved["V"]
-        buffers, _, run = workspace(shape.device).find(program, shape)
-        _fill(buffers, frames, saved)
+        rows, V, mask, initial, coefficients, *saved = ctx.saved_tensors  # type: ignore[attr-defined]
+        buffers, _, run = workspace(shape.device).find(program, shape, keep=True)
+        _fill(buffers, frames, V=V, mask=mask, initial=initial, coefficients=coefficients)
+        for name, tensor in zip(ctx.names, saved, strict=True):  # type: ignore[attr-defined]
+            buffers[name].copy_(tensor)
         pack(grad_NDH, rows, buffers["arriving"])
-        run()
+        cast(Callable[[], None], run)()
         by_terms = unpack(buffers["da"], rows)
         by_V = None
         if V is not None and ctx.needs_input_grad[2]:  # type: ignore[attr-defined]
-            first = buffers["initial"][:1].to(shape.dtype)
-            previous = unpack(torch.cat((first, buffers["h"][:-1])), rows)
+            before = torch.cat((buffers["initial"][:1].to(shape.dtype), buffers["h"][:-1]))
             restored = unpack(buffers["restored"], rows) if "restored" in buffers else None
-            by_V = weight_gradient(previous, restored, by_terms, V.to(shape.dtype))
-        if ctx.terms == 1:  # type: ignore[attr-defined]
+            by_V = weight_gradient(unpack(before, rows), restored, by_terms, V)
+        if ctx.shares_terms:  # type: ignore[attr-defined]
             by_terms = by_terms.sum(1, keepdim=True)
         by_coefficients = None
         if "by_coefficients" in buffers:
@@ -106,14 +104,12 @@ class StaticRecurrence(torch.autograd.Function):
         return None, by_terms, by_V, None, by_coefficients, *by_initial
 
 
-def _fill(
-    buffers: dict[str, Tensor], frames: PackedFrames, tensors: dict[str, Tensor | None]
-) -> None:
+def _fill(buffers: dict[str, Tensor], frames: PackedFrames, **tensors: Tensor | None) -> None:
     """Copy tensors of a batch into the buffers of their names."""
     alive = torch.ones_like(frames.time, dtype=torch.int32)
     buffers["sizes"].zero_().index_add_(0, frames.time, alive)
     buffers["mask"].fill_(1)
     for name, tensor in tensors.items():
         if tensor is not None:
-            # Of states and masks there may be spare rows, in the dimension before the last two.
+            # The bucket may have more sequences; they stand before the last two dimensions.
             buffers[name][..., : tensor.shape[-3], :, :].copy_(tensor)

@@ -58,7 +58,9 @@ class Program(Protocol):
     left them, `terms` only where `saved` names them, and nothing else of an earlier call.
     """
 
-    saved: tuple[str, ...]
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """The names of buffers that `forward` fills for `backward`."""
 
     def allocate(self, shape: Shape) -> dict[str, Tensor]:
         """Return empty buffers, also on the device `meta`."""

@@ -74,7 +74,7 @@ class FusedRecurrence(torch.autograd.Function):
                 state = tuple(s[:n] for s in state)
                 mask = None if mask is None else mask[:n]
             if V is not None:
-                _add_recurrent_terms(cell, a, state[0], V)
+                add_recurrent_terms(cell, a, state[0], V)
             computed = cell.forward(a, state, mask)
             for s, value in zip(new, computed, strict=True):
                 s.copy_(value)
@@ -93,7 +93,7 @@ class FusedRecurrence(torch.autograd.Function):
         gates = a_NDX.unflatten(-1, (cell.gates, -1))
         initial, states = tensors[: cell.states], tensors[cell.states :]
         previous = [_delay(s, s_0, frames) for s, s_0 in zip(states, initial, strict=True)]
-        reset = _reset_partials(cell, gates, previous[0]) if cell.resets else ()
+        reset = reset_partials(cell, gates, previous[0]) if cell.resets else ()
         V_T = None if V is None else V.transpose(1, 2)
         parameters = [p for p in cell.parameters() if p.requires_grad]
         # Gradients of each new state, kept for the cell's own parameters alone.
@@ -106,13 +106,13 @@ class FusedRecurrence(torch.autograd.Function):
             partials = cell.partials(
                 gates[rows], [s[rows] for s in previous], [s[rows] for s in states], mask
             )
-            _through_block(
+            through_block(
                 frames.sizes[steps],
                 partials,
                 [d[rows] for d in reset],
                 V_T,
                 g_BDH,
-                _Gradients(by_h[rows], da[rows], [s[rows] for s in by_state]),
+                Gradients(by_h[rows], da[rows], [s[rows] for s in by_state]),
             )
         by_V = None
         if V is not None and ctx.needs_input_grad[4]:  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ def _delay(state_NDH: Tensor, initial_BDH: Tensor, frames: PackedFrames) -> Tens
     return previous
 
 
-class _Gradients(NamedTuple):
+class Gradients(NamedTuple):
     """Gradients of some frames: of the outputs h, and two that the way back fills.
 
     da: of pre-activations; by_state: those that reach each new state, or none.
@@ -153,13 +153,13 @@ class _Gradients(NamedTuple):
     by_state: Sequence[Tensor]
 
 
-def _through_block(
+def through_block(
     sizes: Sequence[int],
     partials: Partials,
     reset: Sequence[Tensor],
     V_T: Tensor | None,
     g_BDH: Sequence[Tensor],
-    gradients: _Gradients,
+    gradients: Gradients,
 ) -> None:
     """Go back through some time steps, and fill the gradients of their frames.
 
@@ -202,7 +202,7 @@ def _step_back(
             torch.mul(o, d[t], out=s) if k == 0 else s.addcmul_(o, d[t])
 
 
-def _add_recurrent_terms(cell: Cell, a: Tensor, h: Tensor, V: Tensor) -> None:
+def add_recurrent_terms(cell: Cell, a: Tensor, h: Tensor, V: Tensor) -> None:
     """Add h V to `a` [n, D, G, H], for the last gate with the reset state instead of h."""
     if not cell.resets:
         _add_product(a.flatten(2), h, V)
@@ -214,7 +214,7 @@ def _add_recurrent_terms(cell: Cell, a: Tensor, h: Tensor, V: Tensor) -> None:
     _add_product(candidate, cell.reset(gates, h), V[..., -H:])
 
 
-def _reset_partials(cell: Cell, gates: Tensor, h_NDH: Tensor) -> tuple[Tensor, ...]:
+def reset_partials(cell: Cell, gates: Tensor, h_NDH: Tensor) -> tuple[Tensor, ...]:
     """The derivatives of the reset state, which V multiplied, by the other gates and by h."""
     with torch.enable_grad():
         inputs = [t.detach().requires_grad_() for t in (gates[:, :, :-1], h_NDH)]
