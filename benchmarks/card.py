@@ -157,10 +157,8 @@ def open_energy_counter() -> Callable[[], float] | None:
 
 
 def describe_card() -> dict[str, str]:
-    """What figures depend on beside processor and command; nothing where there is no card.
-
-    torch's part is left to nvidia-smi: a process that asks torch holds memory of the card.
-    """
+    """What figures depend on beside processor and command; nothing where there is no card."""
+    # A process that asks torch would hold memory of the card.
     query = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total,power.limit")
     names, *_ = record.run(*query, "--format=csv,noheader").splitlines() or [""]
     if not names:

@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import record
@@ -65,7 +65,7 @@ def plan(args: argparse.Namespace) -> list[Job]:
     for network, places in itertools.product(
         args.units, itertools.product(*(range(len(values)) for values in options))
     ):
-        values = [of[place] for of, place in zip(options, places, strict=True)]
+        values = [option[place] for option, place in zip(options, places, strict=True)]
         case = Case(network, *values)
         paths = ("",) if network in WITHOUT_PATHS else tuple(args.paths)
         rank = NETWORKS[network] + sum(n * late for n, late in zip(places, LATE, strict=True))
@@ -77,32 +77,33 @@ def plan(args: argparse.Namespace) -> list[Job]:
     return [job for _, job in sorted(jobs, key=lambda ranked: ranked[0])]
 
 
-def run(args: argparse.Namespace, jobs: Sequence[Job], deadline: float) -> Iterator[Row]:
-    """Rows of the jobs that end before the deadline, a moment of time.monotonic()."""
-    size = TINY if args.dry else PAPER
-    turns = Turns(args.rounds, args.turn)
+def start_workers(args: argparse.Namespace, deadline: float) -> dict[str, Worker]:
+    """A process for each precision, which imports torch meanwhile.
+
+    A CUDA graph remembers whether float32 products were in TF32 when it was captured.
+    """
+    size, turns = TINY if args.dry else PAPER, Turns(args.rounds, args.turn)
     settings = Settings(args.dry, size, turns, args.peer_path)
-    # A CUDA graph remembers whether float32 products were in TF32 when it was captured.
-    workers: dict[str, Worker] = {}
-    try:
-        for number, job in enumerate(jobs):
-            if time.monotonic() >= deadline:
-                print(f"the time is over: {len(jobs) - number} of {len(jobs)} cases are left")
-                return
-            precision = job.case.precision
-            if precision not in workers:
-                workers[precision] = Worker(settings, deadline=deadline, limit=args.limit)
-            yield from workers[precision].measure(job)
-    finally:
-        for worker in workers.values():
-            worker.close()
+    return {
+        precision: Worker(settings, deadline=deadline, limit=args.limit)
+        for precision in args.precision
+    }
+
+
+def run(jobs: Sequence[Job], workers: Mapping[str, Worker], deadline: float) -> Iterator[Row]:
+    """Rows of the jobs that end before the deadline, a moment of time.monotonic()."""
+    for number, job in enumerate(jobs):
+        if time.monotonic() >= deadline:
+            print(f"the time is over: {len(jobs) - number} of {len(jobs)} cases are left")
+            return
+        yield from workers[job.case.precision].measure(job)
 
 
 def run_tests(tests: Sequence[str], seconds: float, *, dry: bool) -> str:
     """How the tests that need a card end; dry: they are collected."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *tests]
     try:
-        done = subprocess.run(  # noqa: S603 - the command is our own
+        process = subprocess.run(  # noqa: S603 - the command is our own
             command + (["--collect-only"] if dry else []),
             cwd=record.ROOT,
             capture_output=True,
@@ -112,8 +113,8 @@ def run_tests(tests: Sequence[str], seconds: float, *, dry: bool) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"not done within {seconds:.0f} s"
-    lines = (done.stdout + done.stderr).strip().splitlines() or [""]
-    if done.returncode:
+    lines = (process.stdout + process.stderr).strip().splitlines() or [""]
+    if process.returncode:
         print(*lines[-40:], sep="\n")
     return lines[-1].strip("= ")
 
@@ -126,8 +127,8 @@ def show(rows: Sequence[Row]) -> None:
     print(f"{'frames/s':22}{'precision':10}{'batch':>6}{'frames':>7} {'lengths':8}", end="")
     print("".join(f"{path or 'itself':>10}" for path in columns))
     for key in dict.fromkeys(tuple(row[k] for k in keys) for row in steps):
-        own = {row["path"]: row for row in steps if tuple(row[k] for k in keys) == key}
-        speeds = [own.get(path, {}).get("frames_per_second") for path in columns]
+        by_path = {row["path"]: row for row in steps if tuple(row[k] for k in keys) == key}
+        speeds = [by_path.get(path, {}).get("frames_per_second") for path in columns]
         network, precision, batch, frames, lengths = key
         print(f"{network:22}{precision:10}{batch:6}{frames:7} {lengths:8}", end="")
         print("".join(f"{speed:10,.0f}" if speed else f"{'-':>10}" for speed in speeds))
@@ -147,14 +148,16 @@ def show(rows: Sequence[Row]) -> None:
 
 def summarize(rows: Sequence[Row]) -> list[Row]:
     """The rows of steps, then those of recurrences; of paths that always fail alike, one row."""
-    known = set()
+    failures = set()
     summary = []
     for row in sorted(rows, key=lambda row: "recurrence" in row):
-        failure = tuple(row.get(k) for k in ("network", "recurrence", "path", "precision"))
+        failure = tuple(
+            row.get(k) for k in ("network", "recurrence", "path", "precision", "outcome")
+        )
         if row.get("milliseconds") or row.get("forward_microseconds"):
             summary.append(row)
-        elif (*failure, row["outcome"]) not in known:
-            known.add((*failure, row["outcome"]))
+        elif failure not in failures:
+            failures.add(failure)
             summary.append(row)
     return summary
 
@@ -193,20 +196,22 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     """Run the tests, measure, print tables, and write the figures."""
-    start, args = time.monotonic(), parse()
-    device = describe_card()
+    args = parse()
+    deadline = time.monotonic() + 60 * args.minutes - RESERVE
+    device, workers = describe_card(), start_workers(args, deadline)
     rows: list[Row] = []
-    if not args.no_tests:
-        device["gpu tests"] = run_tests(
-            args.tests, SHARE_OF_TESTS * 60 * args.minutes, dry=args.dry
-        )
-        print(f"gpu tests: {device['gpu tests']}", flush=True)
     try:
-        for row in run(args, plan(args), start + 60 * args.minutes - RESERVE):
+        if not args.no_tests:
+            seconds = SHARE_OF_TESTS * 60 * args.minutes
+            device["gpu tests"] = run_tests(args.tests, seconds, dry=args.dry)
+            print(f"gpu tests: {device['gpu tests']}", flush=True)
+        for row in run(plan(args), workers, deadline):
             rows.append(row)
             if args.json:  # whatever ends the process, this is there
                 args.json.write_text(json.dumps(rows, indent=1) + "\n")
     finally:
+        for worker in workers.values():
+            worker.close()
         show(rows)
         record.save(summarize(rows), "gpu", args, device)
 

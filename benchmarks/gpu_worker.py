@@ -146,11 +146,11 @@ class Worker:
 
     def _start(self) -> None:
         context = get_context("spawn")
-        self._connection, there = context.Pipe()
-        arguments = (there, self._open, self._settings)
+        self._connection, end = context.Pipe()
+        arguments = (end, self._open, self._settings)
         self._process = context.Process(target=work, args=arguments, daemon=True)
         self._process.start()
-        there.close()  # so that the end of the process ends the connection
+        end.close()  # so that the end of the process ends the connection
         self._ready = False
 
     def _ask(self, job: Job) -> Iterator[Row]:

@@ -173,7 +173,8 @@ class Peer:
         loss.item()
 
     def gradients(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Logits, and gradients of all matrices of the layers."""
+        """Logits, and gradients of all matrices of the layers, with the same dropout each time."""
+        torch.manual_seed(1)
         self.net.zero_grad()
         outputs, loss = self._compute_loss()
         loss.backward()
