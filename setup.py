@@ -40,6 +40,7 @@ EXTRAS = {
     "audio": AUDIO,
     "decode": DECODE,
     "export": EXPORT,
+    "gpu": ["triton>=3.2; sys_platform == 'linux'"],  # torch for CUDA has it already
     "report": ["matplotlib>=3.8", "jinja2>=3.1"],
     "mini": [*DECODE, *AUDIO, "espeakng-loader>=0.2.4"],
     "test": [

@@ -1,0 +1,150 @@
+"""What the kernels of a time step share: the place of a program, and the product of a step.
+
+A program computes some units of some rows. Rows are pairs of sequence and direction, [B, D]; with a
+set of weights for each direction, those of a program have one direction. Programs are numbered by
+block of units, block of rows and set of weights.
+
+Constants of kernels: D directions, H units, W units with those that fill them up, G gates, SETS of
+weights, P coefficients; ROWS and UNITS of a program; STRIPS strips of DEPTH factors that are
+multiplied at once, each by warps of its own; PRECISION of products of float32.
+Buffers are described in `program`.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows_of_program(D: tl.constexpr, SETS: tl.constexpr, ROWS: tl.constexpr):
+    """The rows of a program [ROWS]."""
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    if SETS > 1:
+        row = row * D + tl.program_id(2)
+    return row
+
+
+@triton.jit
+def units_of_program(UNITS: tl.constexpr):
+    """The units of a program [UNITS]."""
+    return tl.program_id(0) * UNITS + tl.arange(0, UNITS)
+
+
+@triton.jit
+def multiply(
+    rows,
+    columns,
+    STRIDE: tl.constexpr,
+    LENGTH: tl.constexpr,
+    STRIPS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """The product of rows with columns, in float32.
+
+    rows, columns: where each of them begins; from one factor of a column to the next it is STRIDE.
+    Their LENGTH is a multiple of STRIPS * DEPTH. Several strips have sums of their own, which do
+    not wait for one another.
+    """
+    if STRIPS == 1:
+        k = tl.arange(0, DEPTH)
+        a = rows[:, None] + k[None, :]
+        b = columns[None, :] + k[:, None] * STRIDE
+        sums = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
+    else:
+        k = tl.arange(0, STRIPS)[:, None] * DEPTH + tl.arange(0, DEPTH)[None, :]
+        a = rows[None, :, None] + k[:, None, :]
+        b = columns[None, None, :] + k[:, :, None] * STRIDE
+        sums = tl.zeros((STRIPS, rows.shape[0], columns.shape[0]), tl.float32)
+    for _ in range(0, LENGTH, STRIPS * DEPTH):
+        sums = tl.dot(tl.load(a), tl.load(b), sums, input_precision=PRECISION)
+        a += STRIPS * DEPTH
+        b += STRIPS * DEPTH * STRIDE
+    if STRIPS > 1:
+        sums = tl.sum(sums, 0)
+    return sums
+
+
+@triton.jit
+def multiply_forward(
+    fed,
+    weights,
+    row,
+    W: tl.constexpr,
+    G: tl.constexpr,
+    UNITS: tl.constexpr,
+    STRIPS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """fed V [ROWS, UNITS * G] for fed [rows, W] and V [sets, W, W, G]."""
+    column = tl.program_id(0) * (UNITS * G) + tl.arange(0, UNITS * G)
+    matrix = weights + tl.program_id(2) * (W * W * G)
+    return multiply(fed + row * W, matrix + column, W * G, W, STRIPS, DEPTH, PRECISION)
+
+
+@triton.jit
+def multiply_backward(
+    fed,
+    weights,
+    row,
+    W: tl.constexpr,
+    G: tl.constexpr,
+    UNITS: tl.constexpr,
+    STRIPS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """fed V^T [ROWS, UNITS] for fed [rows, W, G] and V [sets, W, W, G]."""
+    matrix = weights + tl.program_id(2) * (W * W * G)
+    column = units_of_program(UNITS) * (W * G)
+    return multiply(fed + row * (W * G), matrix + column, 1, W * G, STRIPS, DEPTH * G, PRECISION)
+
+
+@triton.jit
+def split_pairs(sums):
+    """The numbers [ROWS, UNITS] of each of two gates, out of [ROWS, UNITS * 2]."""
+    return tl.split(tl.reshape(sums, (sums.shape[0], sums.shape[1] // 2, 2)))
+
+
+@triton.jit
+def split_fours(sums):
+    """The numbers [ROWS, UNITS] of each of four gates, out of [ROWS, UNITS * 4]."""
+    # The pairs are the gates 0 and 2, and 1 and 3.
+    even, odd = tl.split(tl.reshape(sums, (sums.shape[0], sums.shape[1] // 4, 2, 2)))
+    i, c = tl.split(even)
+    f, o = tl.split(odd)
+    return i, f, c, o
+
+
+@triton.jit
+def load_coefficients(coefficients, number, unit, valid, H: tl.constexpr, P: tl.constexpr):
+    """The P coefficients of some units, of a set with a number; others are 0."""
+    nothing = tl.zeros(unit.shape, tl.float32)
+    p, q, r = nothing, nothing, nothing
+    at = coefficients
+    if P > 0:
+        at += number * (P * H) + unit
+        p = tl.load(at, valid, 0.0)
+    if P > 1:
+        q = tl.load(at + H, valid, 0.0)
+    if P > 2:
+        r = tl.load(at + 2 * H, valid, 0.0)
+    return p, q, r
+
+
+@triton.jit
+def store_planes(at, x, y, z, valid, H: tl.constexpr, PLANES: tl.constexpr):
+    """Store the leading PLANES of x, y and z, in planes of H numbers."""
+    if PLANES > 0:
+        tl.store(at, x, valid)
+    if PLANES > 1:
+        tl.store(at + H, y, valid)
+    if PLANES > 2:
+        tl.store(at + 2 * H, z, valid)
+
+
+@triton.jit
+def add_by_coefficient(sums, extras, g, valid, H: tl.constexpr):
+    """Add the gradient of a coefficient, for that of the state on which it acts."""
+    by = tl.load(extras, valid, 0.0).to(tl.float32)
+    tl.store(sums, tl.load(sums, valid, 0.0) + by * g, valid)

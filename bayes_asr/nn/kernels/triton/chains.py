@@ -1,0 +1,143 @@
+"""The recurrences of `ubru`, whose units do not read one another: all frames in one kernel.
+
+A program computes some units of one row of [B, D]. The log-odds of a frame are, by the l before it,
+r + softplus(l + p) - softplus(l + q), to which `ubru` adds the evidence of the frame; `ubru-later`
+hands on the sum without it, and adds it for the next frame. `chain` [T, B, D, H] has every l.
+"""
+
+import triton
+import triton.language as tl
+
+from bayes_asr.nn.kernels.triton.blocks import load_coefficients, units_of_program
+from bayes_asr.nn.kernels.triton.functions import softplus
+
+
+@triton.jit
+def count_frames(sizes, row, T, D: tl.constexpr):
+    """The number of frames of the sequence of a row."""
+    frames = 0
+    for start in range(0, T, 128):
+        t = start + tl.arange(0, 128)
+        frames += tl.sum((tl.load(sizes + t, t < T, 0) > row // D).to(tl.int32), 0)
+    return frames
+
+
+@triton.jit
+def load_frame(frames, t, T, stride, unit, H: tl.constexpr):
+    """The numbers [UNITS] of frame t; 0 where there is none."""
+    units = tl.where((t >= 0) & (t < T), H, 0)
+    at = frames + t.to(tl.int64) * stride + unit
+    return tl.load(at, unit < units, 0.0).to(tl.float32)
+
+
+@triton.jit(do_not_specialize=["T", "B"])
+def forward_chain(
+    sizes,
+    terms,
+    mask,
+    coefficients,
+    initial,
+    h,
+    chain,
+    T,
+    B,
+    D: tl.constexpr,
+    H: tl.constexpr,
+    SETS: tl.constexpr,
+    UNIT: tl.constexpr,
+    UNITS: tl.constexpr,
+):
+    """The states after all frames."""
+    row, unit = tl.program_id(1), units_of_program(UNITS)
+    real, stride = unit < H, B * D * H
+    at = row * H + unit
+    later: tl.constexpr = UNIT == "ubru-later"
+    p, q, r = load_coefficients(coefficients, row % D % SETS, unit, real, H, 3)
+    m = tl.load(mask + at, real, 0.0)
+    # The chain is the latter of two states.
+    odds = tl.load(initial + (stride if later else 0) + at, real, 0.0)
+    length = count_frames(sizes, row, T, D)
+    new = tl.load(initial + at, real, 0.0)
+    # Frames are loaded three steps before they are needed.
+    t = length * 0
+    x = load_frame(terms + row * H, t, length, stride, unit, H)
+    x_1 = load_frame(terms + row * H, t + 1, length, stride, unit, H)
+    x_2 = load_frame(terms + row * H, t + 2, length, stride, unit, H)
+    for _ in range(length):
+        x_3 = load_frame(terms + row * H, t + 3, length, stride, unit, H)
+        frame = t.to(tl.int64) * stride + at
+        tl.store(chain + frame, odds, real)
+        present, _ = softplus(odds + p)
+        absent, _ = softplus(odds + q)
+        new = r + present - absent
+        odds = x * m + new
+        if not later:
+            new = odds
+        tl.store(h + frame, new, real)
+        x, x_1, x_2 = x_1, x_2, x_3
+        t += 1
+    for _ in range(length, T):
+        tl.store(h + t.to(tl.int64) * stride + at, new, real)
+        t += 1
+
+
+@triton.jit(do_not_specialize=["T", "B"])
+def backward_chain(
+    sizes,
+    mask,
+    coefficients,
+    arriving,
+    chain,
+    da,
+    by_initial,
+    by_coefficients,
+    T,
+    B,
+    D: tl.constexpr,
+    H: tl.constexpr,
+    SETS: tl.constexpr,
+    UNIT: tl.constexpr,
+    UNITS: tl.constexpr,
+):
+    """The gradients by all inputs."""
+    row, unit = tl.program_id(1), units_of_program(UNITS)
+    real, stride = unit < H, B * D * H
+    at = row * H + unit
+    later: tl.constexpr = UNIT == "ubru-later"
+    p, q, _ = load_coefficients(coefficients, row % D % SETS, unit, real, H, 3)
+    m = tl.load(mask + at, real, 0.0)
+    length = count_frames(sizes, row, T, D)
+    nothing = tl.zeros(unit.shape, tl.float32)
+    t = length
+    for _ in range(length, T):
+        tl.store(da + t.to(tl.int64) * stride + at, nothing, real)
+        t += 1
+    t = length - 1
+    by_p, by_q, by_r, carry = nothing, nothing, nothing, nothing
+    y = load_frame(arriving + row * H, t, length, stride, unit, H)
+    y_1 = load_frame(arriving + row * H, t - 1, length, stride, unit, H)
+    odds = load_frame(chain + row * H, t, length, stride, unit, H)
+    odds_1 = load_frame(chain + row * H, t - 1, length, stride, unit, H)
+    for _ in range(length):
+        y_2 = load_frame(arriving + row * H, t - 2, length, stride, unit, H)
+        odds_2 = load_frame(chain + row * H, t - 2, length, stride, unit, H)
+        g = carry + y
+        frame = t.to(tl.int64) * stride + at
+        tl.store(da + frame, m * (carry if later else g), real)
+        _, present = softplus(odds + p)
+        _, absent = softplus(odds + q)
+        by_p += present * g
+        by_q -= absent * g
+        by_r += g
+        carry = (present - absent) * g
+        y, y_1, odds, odds_1 = y_1, y_2, odds_1, odds_2
+        t -= 1
+    if later:
+        tl.store(by_initial + at, nothing, real)
+        tl.store(by_initial + stride + at, carry, real)
+    else:
+        tl.store(by_initial + at, carry, real)
+    sums = by_coefficients + row * (3 * H) + unit
+    tl.store(sums, by_p, real)
+    tl.store(sums + H, by_q, real)
+    tl.store(sums + 2 * H, by_r, real)

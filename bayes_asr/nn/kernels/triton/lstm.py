@@ -1,0 +1,144 @@
+"""Steps of the LSTM, with and without peepholes, whose states are h and c.
+
+Its extras are the derivatives by each peephole, of h by the new c and of the new c by the old one.
+"""
+
+import triton
+import triton.language as tl
+
+from bayes_asr.nn.kernels.triton.blocks import (
+    add_by_coefficient,
+    load_coefficients,
+    multiply_backward,
+    multiply_forward,
+    rows_of_program,
+    split_fours,
+    store_planes,
+    units_of_program,
+)
+from bayes_asr.nn.kernels.triton.functions import logistic, tanh
+
+
+@triton.jit(do_not_specialize=["t", "B", "padded"])
+def forward_lstm(
+    sizes,
+    terms,
+    weights,
+    mask,
+    coefficients,
+    state,
+    fed,
+    h,
+    slopes,
+    extras,
+    t,
+    B,
+    padded,
+    D: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    SETS: tl.constexpr,
+    P: tl.constexpr,
+    ROWS: tl.constexpr,
+    UNITS: tl.constexpr,
+    STRIPS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """The states after frame t, and their derivatives; the peepholes of i, f and o are p, q, r."""
+    rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
+    row, unit = rows[:, None], units[None, :]
+    real = unit < H
+    alive = (row // D < tl.load(sizes + t)) & real
+    frame = t.to(tl.int64) * (B * D) + row
+    x = terms + frame * (4 * H) + unit
+    a_i = tl.load(x, alive, 0.0).to(tl.float32)
+    a_f = tl.load(x + H, alive, 0.0).to(tl.float32)
+    a_c = tl.load(x + 2 * H, alive, 0.0).to(tl.float32)
+    a_o = tl.load(x + 3 * H, alive, 0.0).to(tl.float32)
+    m = tl.load(mask + row * H + unit, alive, 0.0)
+    at = row * W + unit
+    held = tl.load(state + at)
+    old = tl.load(state + padded * W + at)
+    p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, real, H, P)
+    factors = fed + (t % 2) * (padded * W)
+    sums = multiply_forward(factors, weights, rows, W, 4, UNITS, STRIPS, DEPTH, PRECISION)
+    sums_i, sums_f, sums_c, sums_o = split_fours(sums)
+    i, i_minus, _ = logistic(a_i + sums_i + p * old)
+    f, f_minus, _ = logistic(a_f + sums_f + q * old)
+    g = tanh(a_c + sums_c)
+    c = f * old + i * (g * m)
+    o, o_minus, _ = logistic(a_o + sums_o + r * c)
+    shown = tanh(c)
+    by_i, by_f = i * i_minus * (g * m), f * f_minus * old
+    by_o = o * o_minus * shown
+    slope = slopes + frame * (4 * H) + unit
+    tl.store(slope, by_i, alive)
+    tl.store(slope + H, by_f, alive)
+    tl.store(slope + 2 * H, i * m * (1.0 - g * g), alive)
+    tl.store(slope + 3 * H, by_o, alive)
+    extra = extras + frame * ((P + 2) * H) + unit
+    store_planes(extra, by_i * old, by_f * old, by_o * c, alive, H, P)
+    tl.store(extra + P * H, o * (1.0 - shown * shown) + r * by_o, alive)
+    tl.store(extra + (P + 1) * H, f + p * by_i + q * by_f, alive)
+    new = o * shown
+    tl.store(h + frame * H + unit, tl.where(alive, new, held), (row < B * D) & real)
+    tl.store(state + at, new, alive)
+    tl.store(state + padded * W + at, c, alive)
+    tl.store(fed + ((t + 1) % 2) * (padded * W) + at, tl.where(alive, new, 0.0))
+
+
+@triton.jit(do_not_specialize=["t", "B", "padded"])
+def backward_lstm(
+    sizes,
+    weights,
+    slopes,
+    extras,
+    arriving,
+    fed_back,
+    carry,
+    da,
+    by_coefficients,
+    t,
+    B,
+    padded,
+    D: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    SETS: tl.constexpr,
+    P: tl.constexpr,
+    ROWS: tl.constexpr,
+    UNITS: tl.constexpr,
+    STRIPS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """da_t of the gradients by h_t and c_t; c_t hands back the gradient of c_{t-1}."""
+    rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
+    row, unit = rows[:, None], units[None, :]
+    real = unit < H
+    alive = (row // D < tl.load(sizes + t)) & real
+    stored = (row < B * D) & real
+    frame = t.to(tl.int64) * (B * D) + row
+    extra = extras + frame * ((P + 2) * H) + unit
+    carried = carry + row * W + unit
+    g = tl.load(arriving + frame * H + unit, alive, 0.0).to(tl.float32)
+    h_by_c = tl.load(extra + P * H, alive, 0.0).to(tl.float32)
+    c_by_old = tl.load(extra + (P + 1) * H, alive, 0.0).to(tl.float32)
+    g_c = tl.load(carried)
+    factors = fed_back + ((t + 1) % 2) * (padded * (W * 4))
+    g += multiply_backward(factors, weights, rows, W, 4, UNITS, STRIPS, DEPTH, PRECISION)
+    g = tl.where(alive, g, 0.0)
+    g_c += h_by_c * g
+    tl.store(carried, c_by_old * g_c)
+    slope = slopes + frame * (4 * H) + unit
+    at = da + frame * (4 * H) + unit
+    back = fed_back + (t % 2) * (padded * (W * 4)) + (row * W + unit) * 4
+    for gate in tl.static_range(4):
+        by_a = tl.load(slope + gate * H, alive, 0.0).to(tl.float32)
+        reached = by_a * (g if gate == 3 else g_c)
+        tl.store(at + gate * H, reached, stored)
+        tl.store(back + gate, reached)
+    for k in tl.static_range(P):
+        sums = by_coefficients + row * (P * H) + k * H + unit
+        add_by_coefficient(sums, extra + k * H, g if k == 2 else g_c, alive, H)

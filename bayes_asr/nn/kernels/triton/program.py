@@ -1,0 +1,298 @@
+"""The recurrences of `nn/units` by Triton kernels: one or two for each time step.
+
+They are programs of `cuda.static`. Beside the buffers named there, `StepKernels` has in float32, or
+where it is said in the type of terms:
+
+- `weights` [sets, W, W, g], of terms: V of the g gates that are multiplied together, with units
+  filled up to W; the gates of a unit lie side by side, so that a program loads all of them at once;
+  `candidate_weights` [sets, W, W], of terms: V of the last gate of a unit that resets;
+- `state` [states, rows, W]; rows are those of [B, D], filled up to whole blocks; `fed` [2, rows,
+  W], of terms: h as a factor, after odd and even steps;
+- `slopes` [T, B, D, g, H], of terms: derivatives by pre-activations of the state on which each
+  acts, and `extras` [T, B, D, P + E, H], of terms: by coefficients and by old states;
+- `fed_back` [2, rows, W, g], of terms: da as a factor; `carry` [rows, W]: the gradient that a state
+  hands back;
+- of a unit that resets, from one kernel of a step to the other: `gates` [g, rows, W], `waiting`
+  [rows, W], and, of terms, `inner` and `inner_back` [rows, W] (`resetting`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from triton import cdiv
+
+from bayes_asr.nn.kernels.cuda.static import Shape
+from bayes_asr.nn.kernels.triton.chains import backward_chain, forward_chain
+from bayes_asr.nn.kernels.triton.lstm import backward_lstm, forward_lstm
+from bayes_asr.nn.kernels.triton.plain import backward_plain, backward_start, forward_plain
+from bayes_asr.nn.kernels.triton.resetting import (
+    backward_candidate,
+    backward_gates,
+    forward_candidate,
+    forward_gates,
+)
+
+STRIP = 64  # units whose factors are multiplied at once; H is filled up to a multiple
+STRIPS = 4  # parts of them, each multiplied by a warp of its own
+WARPS = 4
+STAGES = 5  # blocks of factors that are on their way at once, as far as they fit
+SHARED = 90 * 2**10  # bytes of shared memory for them
+PROGRAMS = 100  # of a launch, rather than fewer with more columns
+CHAIN_UNITS, CHAIN_WARPS = 64, 2
+
+Buffers = dict[str, Tensor]
+Sizes = dict[str, tuple[int, ...]]
+Launch = tuple[Any, tuple[int, ...], dict[str, Any]]
+"""A kernel, its grid of programs, and what is constant at all steps."""
+
+
+class Unit(NamedTuple):
+    """The sizes and the kernels of a unit.
+
+    extras: derivatives beside those by pre-activations and coefficients.
+    """
+
+    gates: int
+    states: int
+    extras: int
+    forward: Sequence[Any]
+    backward: Sequence[Any]
+
+    @property
+    def resets(self) -> bool:
+        """Whether the last gate has a product of its own."""
+        return len(self.forward) > 1
+
+    @property
+    def summed(self) -> int:
+        """The number of gates in the product of h."""
+        return self.gates - self.resets
+
+
+PLAIN = [forward_plain], [backward_plain]
+LSTM = [forward_lstm], [backward_lstm]
+RESETTING = [forward_gates, forward_candidate], [backward_candidate, backward_gates]
+UNITS = {
+    "rnn": Unit(1, 1, 0, *PLAIN),
+    "mixing": Unit(2, 1, 1, *PLAIN),
+    "li-bru": Unit(2, 1, 1, *PLAIN),
+    "log-li-bru": Unit(2, 1, 1, *PLAIN),
+    "lstm": Unit(4, 2, 2, *LSTM),
+    "lstm-peepholes": Unit(4, 2, 2, *LSTM),
+    "gru": Unit(3, 1, 3, *RESETTING),
+    "mgu": Unit(2, 1, 3, *RESETTING),
+    "minimal-gru": Unit(2, 1, 3, *RESETTING),
+}
+CHAINS = {"ubru": 1, "ubru-later": 2}
+"""The numbers of states."""
+COEFFICIENTS = {"p-sigmoid": 3, "p-relu": 2, "lstm-peepholes": 3}
+
+
+@dataclass(frozen=True)
+class StepKernels:
+    """A program of one or two kernels a time step, each of which computes all directions.
+
+    tf32: multiply float32 in tf32.
+    """
+
+    unit: str
+    activation: str = "tanh"
+    tf32: bool = False
+    saved: ClassVar[tuple[str, ...]] = ("slopes", "extras")
+
+    @property
+    def _coefficients(self) -> int:
+        return COEFFICIENTS.get(self.unit, 0) or COEFFICIENTS.get(self.activation, 0)
+
+    def allocate(self, shape: Shape) -> Buffers:
+        """Return empty buffers."""
+        T, B, D, H, sets, *_ = shape
+        unit, P, W = UNITS[self.unit], self._coefficients, cdiv(H, STRIP) * STRIP
+        G, g, rows = unit.gates, unit.summed, _split_rows(B, D, sets)
+        padded = rows.blocks * rows.size * sets
+        floats = {
+            "mask": (B, D, H),
+            "initial": (unit.states, B, D, H),
+            "by_initial": (unit.states, B, D, H),
+            "state": (unit.states, padded, W),
+            "carry": (padded, W),
+        }
+        factors = {
+            "V": (sets, H, G * H),
+            "terms": (T, B, D, G * H),
+            "h": (T, B, D, H),
+            "arriving": (T, B, D, H),
+            "da": (T, B, D, G * H),
+            "weights": (sets, W, W, g),
+            "fed": (2, padded, W),
+            "fed_back": (2, padded, W, g),
+            "slopes": (T, B, D, 2 if unit.resets else G, H),
+            "extras": (T, B, D, P + unit.extras, H),
+        }
+        if P:
+            floats |= {"coefficients": (sets, P, H), "by_coefficients": (B, D, P, H)}
+        if unit.resets:
+            floats |= {"gates": (g, padded, W), "waiting": (padded, W)}
+            factors["candidate_weights"] = (sets, W, W)
+            factors["restored"] = (T, B, D, H)
+            factors |= dict.fromkeys(("inner", "inner_back"), (padded, W))
+        return _allocate(shape, floats, factors)
+
+    def forward(self, buffers: Buffers) -> None:
+        """Compute all states."""
+        self._fill_weights(buffers)
+        initial = buffers["initial"].flatten(1, 2)
+        rows, H = initial.shape[1:]
+        _clear(buffers, "state", "fed", "inner")
+        for name, values in (("state", initial), ("fed", initial[:1])):
+            buffers[name][: len(values), :rows, :H].copy_(values)
+        unit = UNITS[self.unit]
+        launches = [
+            self._launch(kernel, buffers, columns=gates, depth=1)
+            for kernel, gates in zip(unit.forward, (unit.summed, 1), strict=False)
+        ]
+        for t in range(len(buffers["sizes"])):
+            for launch in launches:
+                _run(launch, buffers, t=t)
+
+    def backward(self, buffers: Buffers) -> None:
+        """Compute all gradients but that of V."""
+        self._fill_weights(buffers)
+        _clear(buffers, "fed_back", "inner_back", "carry", "by_coefficients")
+        unit = UNITS[self.unit]
+        launches = [
+            self._launch(kernel, buffers, columns=1, depth=gates)
+            for kernel, gates in zip(unit.backward, (unit.summed, 1), strict=False)
+        ]
+        for t in reversed(range(len(buffers["sizes"]))):
+            for launch in launches:
+                _run(launch, buffers, t=t)
+        _run(self._launch(backward_start, buffers, columns=1, depth=unit.summed), buffers)
+
+    def _fill_weights(self, buffers: Buffers) -> None:
+        """Copy V to where kernels read it."""
+        unit, (sets, H, _) = UNITS[self.unit], buffers["V"].shape
+        # V of each unit, gate and unit [sets, H, G, H] becomes that of unit, unit and gate.
+        V = buffers["V"].view(sets, H, unit.gates, H).transpose(2, 3)
+        _clear(buffers, "weights", "candidate_weights")
+        buffers["weights"][:, :H, :H].copy_(V[..., : unit.summed])
+        if unit.resets:
+            buffers["candidate_weights"][:, :H, :H].copy_(V[..., -1])
+
+    def _launch(self, kernel: Any, buffers: Buffers, columns: int, depth: int) -> Launch:
+        """The launch of a kernel whose product has as many columns and factors for each unit."""
+        unit, V = UNITS[self.unit], buffers["V"]
+        (B, D, H), (padded, W) = buffers["mask"].shape, buffers["carry"].shape
+        rows = _split_rows(B, D, len(V))
+        programs = rows.blocks * len(V)
+        width = next((n for n in (64, 32) if programs * cdiv(H, n // columns) >= PROGRAMS), 16)
+        block = (rows.size + width) * STRIP * depth * V.itemsize
+        constants = {
+            "B": B,
+            "padded": padded,
+            "D": D,
+            "H": H,
+            "W": W,
+            "G": unit.summed if kernel is backward_start else unit.gates,
+            "SETS": len(V),
+            "STATES": unit.states,
+            "P": self._coefficients,
+            "UNIT": self.unit,
+            "ACTIVATION": self.activation,
+            "ROWS": rows.size,
+            "UNITS": width // columns,
+            "STRIPS": STRIPS,
+            "DEPTH": STRIP // STRIPS,
+            "PRECISION": "tf32" if self.tf32 else "ieee",
+            "num_warps": WARPS,
+            "num_stages": max(1, min(STAGES, SHARED // block)),
+        }
+        return kernel, (cdiv(H, width // columns), rows.blocks, len(V)), constants
+
+
+@dataclass(frozen=True)
+class ChainKernel:
+    """A program of one kernel for all frames, of a unit that feeds nothing back."""
+
+    unit: str
+    saved: ClassVar[tuple[str, ...]] = ("chain",)
+
+    def allocate(self, shape: Shape) -> Buffers:
+        """Return empty buffers."""
+        T, B, D, H, sets, *_ = shape
+        states = (CHAINS[self.unit], B, D, H)
+        floats = {
+            "mask": (B, D, H),
+            "initial": states,
+            "by_initial": states,
+            "coefficients": (sets, 3, H),
+            "by_coefficients": (B, D, 3, H),
+            "chain": (T, B, D, H),
+        }
+        factors: Sizes = dict.fromkeys(("terms", "h", "arriving", "da"), (T, B, D, H))
+        return _allocate(shape, floats, factors)
+
+    def forward(self, buffers: Buffers) -> None:
+        """Compute all states."""
+        _run(self._launch(forward_chain, buffers), buffers)
+
+    def backward(self, buffers: Buffers) -> None:
+        """Compute all gradients."""
+        _run(self._launch(backward_chain, buffers), buffers)
+
+    def _launch(self, kernel: Any, buffers: Buffers) -> Launch:
+        T, B, D, H = buffers["h"].shape
+        constants = {
+            "T": T,
+            "B": B,
+            "D": D,
+            "H": H,
+            "SETS": len(buffers["coefficients"]),
+            "UNIT": self.unit,
+            "UNITS": CHAIN_UNITS,
+            "num_warps": CHAIN_WARPS,
+            "num_stages": 1,
+        }
+        return kernel, (cdiv(H, CHAIN_UNITS), B * D), constants
+
+
+class _Rows(NamedTuple):
+    """The blocks of rows that have the same weights."""
+
+    blocks: int
+    size: int
+
+
+def _split_rows(B: int, D: int, sets: int) -> _Rows:
+    """The blocks of rows of each set of weights; a product has 16 rows or more."""
+    rows = B * D // sets
+    size = 16 if rows <= 16 else 32
+    return _Rows(cdiv(rows, size), size)
+
+
+def _allocate(shape: Shape, floats: Sizes, factors: Sizes) -> Buffers:
+    """Empty buffers of given sizes, in float32 and in the type of terms, and `sizes`."""
+    empty = partial(torch.empty, device=shape.device)
+    return {
+        "sizes": empty(shape.T, dtype=torch.int32),
+        **{name: empty(size) for name, size in floats.items()},
+        **{name: empty(size, dtype=shape.dtype) for name, size in factors.items()},
+    }
+
+
+def _clear(buffers: Buffers, *names: str) -> None:
+    """Fill those of some buffers that a program has with zeros."""
+    for name in buffers.keys() & names:
+        buffers[name].zero_()
+
+
+def _run(launch: Launch, buffers: Buffers, **step: int) -> None:
+    """Launch a kernel, whose parameters are named as buffers and constants are."""
+    kernel, grid, constants = launch
+    values = {**buffers, **constants, **step}
+    options = {name: values[name] for name in ("num_warps", "num_stages")}
+    kernel[grid](**{name: values.get(name) for name in kernel.arg_names}, **options)
