@@ -118,6 +118,8 @@ class TrainConfig:
     batch_frames: Count
     max_frames: Frames | Mapping[Count, Frames]
     device: Literal["auto", "cpu", "cuda"]
+    # Which backend of nn/kernels/dispatch.py a GPU asks first.
+    gpu_path: Literal["auto", "eager", "graph", "triton", "cudnn"]
     precision: Literal["float32", "bfloat16"]
     criterion: Annotated[str, OneOf(CRITERIA)]
     sequence: SequenceConfig

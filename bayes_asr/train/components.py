@@ -200,7 +200,8 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
     )
     # A recurrence that torch runs step by step is many times slower, which a user should know.
     layers = zip(model.names, model.layers, strict=True)
-    if uncompiled := [name for name, layer in layers if layer.unrolled and not layer.compiled]:
+    uncompiled = [name for name, layer in layers if layer.unrolled and not layer.compiled]
+    if uncompiled and not next(model.parameters()).is_cuda:  # `gpu_paths` has its own message
         LOGGER.info(
             "no compiled code here for the recurrence of %s: torch runs it", ", ".join(uncompiled)
         )

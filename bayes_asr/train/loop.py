@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from bayes_asr.base.errors import needing_memory
 from bayes_asr.base.log import LOGGER
@@ -19,12 +18,11 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.augmentation import Masks
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.speakers import set_speakers
 from bayes_asr.train.batch import Batch, Loader
 from bayes_asr.train.components import plan_dropout
 from bayes_asr.train.metrics import DevTotals, Totals
 from bayes_asr.train.runs import state
-from bayes_asr.train.step import NotFiniteError, Step
+from bayes_asr.train.step import NotFiniteError, Step, compute_outputs
 from bayes_asr.train.trainer import DivergedError, Trainer
 
 CountErrors = Callable[[AcousticModel, Batch], int | None]
@@ -61,17 +59,8 @@ def run_epochs(
 def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
     """Train the batches of an epoch that are left, from `trainer.progress.totals.position` on."""
     options, epoch, totals = trainer.options, trainer.epoch, trainer.progress.totals
-    trainer.model.set_dropout(plan_dropout(trainer.config.model, trainer.model, epoch))
-    # Pieces and batches depend on (seed, epoch) alone: a resumed epoch has the same ones, and goes
-    # on after `totals.position` of them.
-    lengths = _cut_long_utterances(data.lengths, at_epoch(options.max_frames, epoch), epoch)
-    batches = batches_of(
-        lengths,
-        sequences=at_epoch(options.batch_sequences, epoch),
-        frames=options.batch_frames,
-        seed=trainer.config.seed,
-        epoch=epoch,
-    )
+    lengths, batches = _plan_epoch(trainer, data)
+    _log_cuts(epoch, at_epoch(options.max_frames, epoch), data.lengths, lengths)
     trainer.set_learning_rate(len(batches))
     load = _make_training_loader(trainer, data, lengths)
     step = _make_step(trainer)
@@ -106,24 +95,57 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
         raise DivergedError(f"{totals.skipped[-1]['why']} in the last of all batches")
 
 
-def _cut_long_utterances(
-    lengths: Mapping[str, int], max_frames: int, epoch: int
-) -> Mapping[str, int]:
-    """Frames of the examples of an epoch: utterances, or pieces of those above `max_frames`."""
+def sample_batches(trainer: Trainer, data: LabelledSet) -> list[Batch]:
+    """Load a few batches of the epoch that is to be trained, up to the largest, with this process'
+    utterances.
+    """
+    trainer.freeze_layers()
+    lengths, batches = _plan_epoch(trainer, data)
+    load = _make_training_loader(trainer, data, lengths)
+    by_frames = sorted(batches, key=lambda utterances: sum(lengths[utt] for utt in utterances))
+    places = {len(batches) // 4, len(batches) // 2, len(batches) - 1}
+    return [load(by_frames[place]) for place in sorted(places)]
+
+
+def _plan_epoch(
+    trainer: Trainer, data: LabelledSet
+) -> tuple[Mapping[str, int], Sequence[list[str]]]:
+    """Frames of the examples of the epoch, and its batches; sets the dropout of the epoch.
+
+    Examples are utterances, or pieces of those above `train.max_frames`.
+    """
+    options, epoch = trainer.options, trainer.epoch
+    trainer.model.set_dropout(plan_dropout(trainer.config.model, trainer.model, epoch))
+    # Pieces and batches depend on (seed, epoch) alone: a resumed epoch has the same ones, and goes
+    # on after `totals.position` of them.
+    max_frames = at_epoch(options.max_frames, epoch)
+    lengths = cut_pieces(data.lengths, max_frames) if max_frames else data.lengths
+    batches = batches_of(
+        lengths,
+        sequences=at_epoch(options.batch_sequences, epoch),
+        frames=options.batch_frames,
+        seed=trainer.config.seed,
+        epoch=epoch,
+    )
+    return lengths, batches
+
+
+def _log_cuts(
+    epoch: int, max_frames: int, utterances: Mapping[str, int], pieces: Mapping[str, int]
+) -> None:
+    """Log how many utterances are cut, unless `max_frames` is 0."""
     if not max_frames:
-        return lengths
-    pieces = cut_pieces(lengths, max_frames)
-    uncut = sum(name in lengths for name in pieces)
+        return
+    uncut = sum(name in utterances for name in pieces)
     LOGGER.info(
         "epoch %d: %d of %d utterances are longer than %d frames (train.max_frames), and are cut"
         " into %d pieces",
         epoch,
-        len(lengths) - uncut,
-        len(lengths),
+        len(utterances) - uncut,
+        len(utterances),
         max_frames,
         len(pieces) - uncut,
     )
-    return pieces
 
 
 def validate(
@@ -291,19 +313,11 @@ def _compute_loss(
 
     Only numbers are returned. No tensor lives on to fragment the memory of the next batch.
     """
-    cost = criterion(_compute_outputs(model, batch, step), batch.targets, labels)
+    bfloat16 = step is not None and step.bfloat16
+    outputs = compute_outputs(model, batch, training=step is not None, bfloat16=bfloat16)
+    cost = criterion(outputs, batch.targets, labels)
     norm = step(cost.objective) if step else 0.0
     return cost.loss.item(), int(cost.errors), norm
-
-
-def _compute_outputs(model: AcousticModel, batch: Batch, step: Step | None) -> dict[str, Tensor]:
-    """Logits of the heads; only training has dropout, and products in bfloat16."""
-    decoder_targets = () if batch.decoder_targets is None else (batch.decoder_targets,)
-    set_speakers(model, batch.speakers_B, batch.frames)
-    if not step:
-        return model(batch.streams, batch.frames, None, *decoder_targets)
-    with torch.autocast(batch.device.type, torch.bfloat16, enabled=step.bfloat16):
-        return model(batch.streams, batch.frames, batch.keys_B, *decoder_targets)
 
 
 def _show_metrics(progress: Progress, totals: Totals) -> None:

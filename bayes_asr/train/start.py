@@ -27,7 +27,8 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
-from bayes_asr.train.loop import run_epochs
+from bayes_asr.train.gpu_paths import Rehearsal, choose_path, set_path
+from bayes_asr.train.loop import run_epochs, sample_batches
 from bayes_asr.train.pretraining import plan_pretraining
 from bayes_asr.train.runs import checkpoint, record, state, tensorboard
 from bayes_asr.train.runs.directory import RunDirectory
@@ -132,8 +133,9 @@ def _train(
         else:
             directory.begin(config, state.content(), discard=new)
     if trainer.epochs_left:  # else env.json says what the run came from
+        gpu_path = _choose_gpu_path(trainer, sets.train)
         if group.is_rank0():
-            _write_environment(run, state)
+            _write_environment(run, state, gpu_path)
         with note_signals() as trainer.notice:
             if config.train.tensorboard and group.is_rank0():
                 trainer.board = tensorboard.Board(run, read_history(run))
@@ -143,10 +145,27 @@ def _train(
     LOGGER.info("trained: best %s on dev %.4f in epoch %d", measure, dev_errors[best], best + 1)
 
 
-def _write_environment(run: Path, state: TrainState) -> None:
+def _choose_gpu_path(trainer: Trainer, train_set: LabelledSet) -> Mapping[str, Any] | None:
+    """Take the path of `train.gpu_path`, in all processes that of the first; what env.json says."""
+
+    def rehearse() -> Rehearsal:
+        batches = sample_batches(trainer, train_set)
+        bfloat16 = trainer.precision == "bfloat16"
+        return Rehearsal(trainer.model, trainer.criterion, batches, bfloat16=bfloat16)
+
+    card, asked = record.name_card(trainer.device), trainer.options.gpu_path
+    recorded = record.read_environment(trainer.run.path).get("gpu_path")
+    entry = group.broadcast(lambda: choose_path(asked, trainer.model, card, recorded, rehearse))
+    if card and entry:
+        set_path(trainer.model, entry["path"])
+    return entry
+
+
+def _write_environment(run: Path, state: TrainState, gpu_path: Mapping[str, Any] | None) -> None:
     parameters = sum(p.numel() for p in state.network.model.parameters())
     versions, begun_from = state.origin["versions"], state.origin["begun_from"]
-    record.write_environment(run, parameters, state.network.front_ends, versions, begun_from)
+    front_ends = state.network.front_ends
+    record.write_environment(run, parameters, front_ends, versions, begun_from, gpu_path)
 
 
 def _training_of(config: Config) -> TaskTraining:

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.gradients import GradientSum
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.speakers import set_speakers
+from bayes_asr.train.batch import Batch
 from bayes_asr.train.optimizers import Optimizers
 
 
@@ -90,3 +93,15 @@ class Step:
             for name, value in saved.items():
                 self._statistics[name].copy_(value)
             raise
+
+
+def compute_outputs(
+    model: AcousticModel, batch: Batch, *, training: bool, bfloat16: bool = False
+) -> dict[str, Tensor]:
+    """Logits of the heads; only training has dropout, and products in bfloat16."""
+    decoder_targets = () if batch.decoder_targets is None else (batch.decoder_targets,)
+    set_speakers(model, batch.speakers_B, batch.frames)
+    if not training:
+        return model(batch.streams, batch.frames, None, *decoder_targets)
+    with torch.autocast(batch.device.type, torch.bfloat16, enabled=bfloat16):
+        return model(batch.streams, batch.frames, batch.keys_B, *decoder_targets)

@@ -25,6 +25,7 @@ from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.history import HISTORY
 
+ENVIRONMENT = "env.json"
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
     "data.expected_dims",
     "data.graph",
@@ -34,6 +35,7 @@ WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is r
     "decode.",
     "score.",
     "train.device",  # any change of which is said, as that of a version
+    "train.gpu_path",
     "train.max_returns",
     "train.save_minutes",
     "train.tensorboard",
@@ -96,7 +98,6 @@ def _check_no_network(run: Path) -> None:
 
 def versions(device: torch.device, precision: str) -> dict[str, Any]:
     """Versions and hardware that the numbers of a run may depend on."""
-    on_gpu = device.type == "cuda"
     return {
         "bayes_asr": version("bayes_asr"),
         "python": platform.python_version(),
@@ -104,12 +105,17 @@ def versions(device: torch.device, precision: str) -> dict[str, Any]:
         "numpy": np.__version__,
         "blas": name_blas(),
         "machine": platform.machine(),
-        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
+        "device": name_card(device) or "cpu",
         "threads": torch.get_num_threads(),
         "processes": group.size(),
         "kernels": library.path(),
         "precision": precision,
     }
+
+
+def name_card(device: torch.device) -> str | None:
+    """The name of a GPU; None for a CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
 
 
 def name_blas() -> str:
@@ -132,17 +138,28 @@ def warn_of_other_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> 
             )
 
 
+def read_environment(run: Path) -> dict[str, Any]:
+    """The content of env.json; empty where there is none that `write_environment` wrote."""
+    try:
+        environment = json.loads((run / ENVIRONMENT).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return environment if isinstance(environment, dict) else {}
+
+
 def write_environment(
     run: Path,
     parameters: int,
     front_ends: Mapping[str, FrontEnd],
     versions: Mapping[str, Any],
     begun_from: Mapping[str, str],
+    gpu_path: Mapping[str, Any] | None = None,
 ) -> None:
     """Write env.json.
 
     front_ends: of each stream, which know what made the features of sound, if anything here did;
-    begun_from: hashes of the networks that gave weights, by file.
+    begun_from: hashes of the networks that gave weights, by file; gpu_path: which, on what card,
+    and what was measured.
     """
     analyses = [
         None if front_end.sound is None else dict(front_end.sound)
@@ -154,6 +171,7 @@ def write_environment(
         "frontend": analyses[0],
         **({"frontends": dict(zip(front_ends, analyses, strict=True))} if analyses[1:] else {}),
         **({"begun_from": dict(begun_from)} if begun_from else {}),
+        **({"gpu_path": dict(gpu_path)} if gpu_path else {}),
     }
-    with replacing(run / "env.json") as temporary:
+    with replacing(run / ENVIRONMENT) as temporary:
         temporary.write_text(json.dumps(environment, indent=1) + "\n")
