@@ -5,6 +5,18 @@ import triton.language as tl
 
 from bayes_asr.nn.units.activations import LEAK
 
+ACTIVATIONS = (
+    "tanh",
+    "sigmoid",
+    "relu",
+    "softplus",
+    "log-sigmoid",
+    "leaky-relu",
+    "elu",
+    "linear",
+    "p-sigmoid",
+    "p-relu",
+)
 SLOPE_BELOW = tl.constexpr(LEAK)
 
 

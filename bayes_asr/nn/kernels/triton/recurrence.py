@@ -1,0 +1,34 @@
+"""The recurrence by Triton kernels, all time steps of a bucket in one CUDA graph."""
+
+import os
+from typing import cast
+
+from torch import Tensor
+
+from bayes_asr.nn.kernels.cuda.recurrence import unroll_static
+from bayes_asr.nn.kernels.cuda.static import Program
+from bayes_asr.nn.kernels.kernel import name_kernel, unroll_shifted
+from bayes_asr.nn.kernels.reference.scan import Recurrence
+from bayes_asr.nn.kernels.triton.program import find_program
+from bayes_asr.nn.units.cell import Cell
+
+COMPILED = True
+
+
+def supports(cell: Cell, weights: Tensor) -> bool:
+    """Whether there are kernels for a cell, on a GPU or by Triton's interpreter."""
+    return _program_of(cell) is not None and (
+        weights.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+    )
+
+
+def unroll(recurrence: Recurrence) -> Tensor:
+    """Return the states h [N, D, H] of a recurrence, in the order of time."""
+    program = cast(Program, _program_of(recurrence.cell))
+    coefficients = recurrence.cell.coefficients()
+    return unroll_shifted(recurrence, lambda shifted: unroll_static(program, shifted, coefficients))
+
+
+def _program_of(cell: Cell) -> Program | None:
+    kernel = name_kernel(cell)
+    return None if kernel is None else find_program(kernel)
