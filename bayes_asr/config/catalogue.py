@@ -138,6 +138,7 @@ UNITS = {
             "prob": "nn.units.bayesian:LiBRU",
             "log": "nn.units.bayesian:LogLiBRU",
             "geometric": "nn.units.bayesian:GeometricLiBRU",
+            "harmonic": "nn.units.bayesian:HarmonicLiBRU",
             "own-gate": "nn.units.bayesian:OwnGateLiBRU",
         },
         dropped=DROPPED,

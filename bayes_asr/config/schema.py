@@ -37,7 +37,7 @@ class ModelConfig:
     """The network."""
 
     unit: str
-    form: Literal["prob", "log", "geometric", "complement", "own-gate"] | None
+    form: Literal["prob", "log", "geometric", "harmonic", "complement", "own-gate"] | None
     activation: str | None
     activation_trains: tuple[str, ...]
     peepholes: bool
@@ -48,11 +48,11 @@ class ModelConfig:
     units: Units | tuple[Units, ...]
     bidirectional: bool
     tied_directions: bool
-    norm: Literal["batch", "batch-shared", "layer", "layer-pytorch-kaldi", "none"]
+    norm: Literal["batch", "batch-shared", "batch-opposed", "layer", "layer-pytorch-kaldi", "none"]
     dropout: Dropout
     dropout_scaling: Literal["pytorch-kaldi", "inverted"]
     input_dropout: Dropout
-    initial_state: Literal["fixed", "trained"]
+    initial_state: Literal["fixed", "zero", "trained"]
     hand_on: Literal["log", "prob"]
     input_init: Literal["xavier", "uniform", "uniform-units", "pytorch-kaldi"]
     head_init: Literal["uniform", "pytorch-kaldi"]

@@ -15,7 +15,7 @@ from torch.nn.functional import batch_norm, layer_norm
 from bayes_asr.base.errors import InputError
 
 MOMENTUM = 0.05  # as in pytorch-kaldi and the authors' code
-NORMS = ("batch", "batch-shared", "layer", "layer-pytorch-kaldi", "none")
+NORMS = ("batch", "batch-shared", "batch-opposed", "layer", "layer-pytorch-kaldi", "none")
 LEAST_DEVIATION = 1e-6  # added to deviations, as in pytorch-kaldi
 LEAST_VARIANCE = 1e-24
 
@@ -138,11 +138,12 @@ class SharedBatchNorm(nn.Module):
 
     The gates share scale, shift and running statistics; in training, each is normalised by its own
     batch statistics.
+    opposed: the first gate is the negative of what is normalised, as where z keeps the old state.
     """
 
-    def __init__(self, sets: int, gates: int, units: int) -> None:
+    def __init__(self, sets: int, gates: int, units: int, *, opposed: bool = False) -> None:
         super().__init__()
-        self.sets, self.gates = sets, gates
+        self.sets, self.gates, self.opposed = sets, gates, opposed
         self.norm = BatchNorm(sets * units, momentum=MOMENTUM)
 
     def forward(self, x_NX: Tensor) -> Tensor:
@@ -151,6 +152,8 @@ class SharedBatchNorm(nn.Module):
         # The order matters: each gate moves the running statistics that all share.
         parts = [self.norm(gate.flatten(1)) for gate in reversed(x.unbind(2))]
         parts = [part.unflatten(1, (self.sets, -1)) for part in reversed(parts)]
+        if self.opposed:
+            parts[0] = -parts[0]
         return torch.stack(parts, 2).flatten(1)
 
 
@@ -191,8 +194,8 @@ def build_norm(name: str, sets: int, gates: int, units: int) -> nn.Module:
     """Return the normalisation `name`; InputError if there is none of this name."""
     if name == "batch":
         return BatchNorm(sets * gates * units, momentum=MOMENTUM)
-    if name == "batch-shared":
-        return SharedBatchNorm(sets, gates, units)
+    if name in ("batch-shared", "batch-opposed"):
+        return SharedBatchNorm(sets, gates, units, opposed=name == "batch-opposed")
     if name in LAYER_NORMS:
         return LAYER_NORMS[name](sets * gates, units)
     if name == "none":

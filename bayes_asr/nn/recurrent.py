@@ -40,7 +40,7 @@ class RecurrentLayer(Layer):
     dropout_scaling: `inverted` scales the other candidates up in training; `pytorch-kaldi` scales
     all of them down in evaluation.
     input_dropout: likewise for an input; the others are scaled up.
-    initial_state: `fixed` (`Cell.start` of 0) or `trained`.
+    initial_state: `fixed` (`Cell.start` of 0), `zero` (0 itself) or `trained`.
     hand_on: outputs of units that compute probabilities, `log` or `prob`.
     input_init: `xavier` or `uniform` (torch's default) weights W of each gate; V is orthogonal for
     each gate; or W, V and biases as in `first_weights`: `uniform-units`, `pytorch-kaldi`.
@@ -97,6 +97,7 @@ class RecurrentLayer(Layer):
             draw_by_units(self.W, self.V, units)
         elif input_init == "pytorch-kaldi":
             draw_as_theirs(unit, self.W, self.V, units)
+        self.starts_at_zero = initial_state == "zero"
         # As theta of `Cell.start`, for every state of the cell, set of weights and unit.
         self.initial = (
             nn.Parameter(torch.zeros(self.cell.states, sets, units))
@@ -236,7 +237,8 @@ class RecurrentLayer(Layer):
         if self.initial is not None and cell is self.cell:
             theta = self.initial
         shape = (sequences, self.directions, self.units)
-        return tuple(cell.start(t).expand(shape).contiguous() for t in theta)
+        states = theta if self.starts_at_zero and cell is self.cell else map(cell.start, theta)
+        return tuple(state.expand(shape).contiguous() for state in states)
 
     def _mask(self, frames: PackedFrames, keys: Tensor | None) -> Tensor | None:
         """The dropout mask of candidates [B, D, H], or [N, D, H] where cells have no states.

@@ -1,6 +1,7 @@
 """Each unit against its equation as printed, in NumPy, and against torch's own units."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,12 @@ def light(f: Callable[[Array], Array]) -> Callable[..., Array]:
     return eq8
 
 
+def harmonic(h: Array, a: Array, V: Array) -> Array:
+    """h = -log p, where p is the harmonic mean of two probabilities."""
+    z, candidate = sigmoid(a[0] + V[0] @ h), np.exp(-softplus(a[1] + V[1] @ h))
+    return -np.log(1 / (z / candidate + (1 - z) / np.exp(-h)))
+
+
 def plain(f: Callable[[Array], Array]) -> Callable[..., Array]:
     return lambda h, a, V: f(a[0] + V[0] @ h)
 
@@ -107,6 +114,7 @@ EQUATIONS = [
     ("li-gru", {}, 0.0, light(relu)),
     ("li-gru", {"activation": "softplus"}, 0.0, light(softplus)),
     ("li-bru", {"form": "geometric"}, np.log(2), light(softplus)),
+    ("li-bru", {"form": "harmonic"}, np.log(2), harmonic),
     ("gru", {}, 0.0, cho),
     ("mgu", {}, 0.0, zhou),
     ("minimal-gru", {}, 0.0, pytorch_kaldi_minimal),
@@ -119,6 +127,18 @@ def test_unit_is_its_equation(
 ) -> None:
     net, x = single(unit, **options)
     np.testing.assert_allclose(states(net, x), printed(net, x, start, equation), atol=1e-12)
+
+
+def test_initial_state_may_be_zero() -> None:
+    net = layer(
+        unit="li-bru",
+        options={"form": "harmonic"},
+        bidirectional=False,
+        norm="none",
+        initial_state="zero",
+    )
+    x, _ = batch((T,))
+    np.testing.assert_allclose(states(net, x), printed(net, x, 0.0, harmonic), atol=1e-12)
 
 
 def test_bru_with_both_terms_of_the_beta_distribution() -> None:
@@ -298,7 +318,7 @@ def test_single_precision_holds_a_state_behind_a_shut_gate(unit: dict[str, Any])
     torch.testing.assert_close(single[0].double(), double[0], atol=3e-6, rtol=0)
 
 
-@pytest.mark.parametrize("form", ["prob", "log", "geometric"])
+@pytest.mark.parametrize("form", ["prob", "log", "geometric", "harmonic"])
 def test_light_units_stay_between_the_candidate_and_the_old_state(form: str) -> None:
     cell = build_cell("li-bru", 50, 1, {"form": form})
     torch.manual_seed(0)
@@ -313,16 +333,19 @@ def test_light_units_stay_between_the_candidate_and_the_old_state(form: str) -> 
     assert (new <= high + 1e-12).all()
 
 
-def test_gate_on_probabilities_gives_at_least_the_geometric_mean() -> None:
+def test_means_of_probabilities_are_in_order() -> None:
     torch.manual_seed(0)
     a = 4 * torch.randn(1, 1, 2, 50, dtype=torch.float64)
     h = torch.randn(1, 1, 50, dtype=torch.float64).abs()
-    arithmetic, geometric = (
+    means = [
         cell.probability(cell(a, (h,), None)[0])
-        for cell in (build_cell("li-bru", 50, 1, {"form": f}) for f in ("log", "geometric"))
-    )
-    assert (arithmetic >= geometric - 1e-15).all()
-    assert (arithmetic > geometric + 1e-3).any()
+        for cell in (
+            build_cell("li-bru", 50, 1, {"form": form}) for form in ("log", "geometric", "harmonic")
+        )
+    ]
+    for greater, less in pairwise(means):
+        assert (greater >= less - 1e-15).all()
+        assert (greater > less + 1e-3).any()
 
 
 def test_softplus_sharpened_is_relu() -> None:

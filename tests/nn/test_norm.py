@@ -59,7 +59,7 @@ def test_a_frame_alone_is_normalised_as_in_evaluation(kind: str) -> None:
 
 
 def test_unknown_normalisation_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match="norm is group; known: batch, batch-shared, layer, "):
+    with pytest.raises(InputError, match="norm is group; known: batch, batch-shared, "):
         build_norm("group", 1, 1, 1)
 
 

@@ -207,6 +207,36 @@ class LogLiBRU(NegativeLogProbability):
         return [by_gate], [[share]]
 
 
+class HarmonicLiBRU(NegativeLogProbability):
+    r"""Li-BRU whose gate takes the harmonic mean of probabilities, the default of the authors' code
+    (idiap/bayesian-recurrence, `logprobs`), on h = -\log p.
+
+    z = \sigma(a_z), \tilde h = softplus(a_h), h_t = \log(z e^{\tilde h} + (1 - z) e^{h_{t-1}}),
+    with h_0 = \log 2: 1 / p is mixed. Theirs has z in the place of 1 - z, and h_0 = 0.
+    """
+
+    kernel: ClassVar = "harmonic-li-bru"
+    gates = 2
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        a_z, a_h = a.unbind(-2)
+        candidate = logsigmoid(a_z) + self.drop(softplus(a_h), mask)
+        return (torch.logaddexp(candidate, logsigmoid(-a_z) + state[0]),)
+
+    def partials(
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        z, s = a.sigmoid().unbind(-2)
+        # As in `LiBRU`: the states are logarithms that are mixed, here of 1 / p.
+        share = torch.exp(logsigmoid(-a.select(-2, 0)) + previous[0] - state[0])
+        by_gate = torch.empty_like(a)
+        torch.sub(1 - z, share, out=by_gate.select(-2, 0))
+        torch.mul(apply_mask(1 - share, mask), s, out=by_gate.select(-2, 1))
+        return [by_gate], [[share]]
+
+
 class GeometricLiBRU(NegativeLogProbability, LiGRU):
     r"""Li-BRU whose gate takes the geometric mean of probabilities (Bittar & Garner 2021, section
     5.2).

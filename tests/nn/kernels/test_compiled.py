@@ -96,7 +96,7 @@ def test_every_path_computes_what_the_scan_does(
 
 
 @every_path
-@pytest.mark.parametrize("form", ["prob", "log", "geometric"])
+@pytest.mark.parametrize("form", ["prob", "log", "geometric", "harmonic"])
 def test_dropped_candidates_that_kernels_do_not_know(
     form: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,13 +106,14 @@ def test_dropped_candidates_that_kernels_do_not_know(
         DIRECTIONS, ("half", "mean", "mean"), ("inverted", "pytorch-kaldi", "inverted"), strict=True
     ):
         net = layer(
-            unit="li-bru" if directions["bidirectional"] or form == "geometric" else "bru",
+            unit="li-bru" if directions["bidirectional"] or form not in ("prob", "log") else "bru",
             options={"form": form, "dropped_candidate": dropped},
             **directions,
             dropout=0.4,
             dropout_scaling=scaling,
             initial_state="trained",
         ).float()
+        net.V.data.mul_(0.5)  # with inverted dropout, states of the harmonic mean grow
         if net.cell.dropped is not None:
             net.cell.dropped.mul_(torch.rand(4) + 0.5)  # type: ignore[operator]
         assert_as_scanned(net, frames, torch.tensor([11, -5, 2**40, 0]))

@@ -124,26 +124,30 @@ struct Mixing {
   }
 };
 
-// l' = log(z c + (1 - z) e^l) for log c = -softplus(kSign * a); the state is kSign * -l.
-template <int kSign>
+// l' = log(z c + (1 - z) e^l) for log c = kOutside * softplus(kInside * a); the state is kState * l.
+template <int kState, int kOutside, int kInside>
 struct LogMixing {
   static constexpr int kGates = 2, kSummed = 2, kStates = 1, kInner = 0, kExtras = 1;
   static constexpr int kCoefficients = 0;
   static constexpr bool kRecurs = true;
   static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *, Vec *slopes, Vec *extras) {
-    constexpr float sign = kSign;
-    const Logistic z(a[0]), c(-sign * a[1]);
+    constexpr float state = kState, outside = kOutside, inside = kInside;
+    const Logistic z(a[0]), c(-inside * a[1]);
     const Vec log1p_z = Log1p(z.exp);
-    const Vec log_c = -(Above0(sign * a[1]) + Log1p(c.exp)) * m;
+    const Vec log_c = outside * (Above0(inside * a[1]) + Log1p(c.exp)) * m;
     const Vec candidate = Below0(a[0]) - log1p_z + log_c;
-    const Vec old = -Above0(a[0]) - log1p_z - sign * s[0];
+    const Vec old = -Above0(a[0]) - log1p_z + state * s[0];
     const Logistic kept(old - candidate);  // the share of the old state in the new one
-    s[0] = -sign * ((old > candidate ? old : candidate) + Log1p(kept.exp));
-    slopes[0] = sign * (kept.of - z.of_minus);
-    slopes[1] = m * kept.of_minus * c.of_minus;
+    s[0] = state * ((old > candidate ? old : candidate) + Log1p(kept.exp));
+    slopes[0] = state * (z.of_minus - kept.of);
+    slopes[1] = state * outside * inside * m * kept.of_minus * c.of_minus;
     extras[0] = kept.of;
   }
 };
+
+using LiBru = LogMixing<1, -1, -1>;
+using LogLiBru = LogMixing<-1, -1, 1>;
+using HarmonicLiBru = LogMixing<1, 1, 1>;  // of 1 / p, whose logarithm the state is
 
 // The states are h and c; extras: the derivatives of h by the new c and of the new c by the old.
 // The coefficients are the peepholes of i, f and o: the first two act on c, the last one on h.
@@ -268,8 +272,9 @@ struct ChainLater {
 #define FOR_UNITS(ROW)                                 \
   ROW("rnn", Rnn<F>, RnnBack)                          \
   ROW("mixing", Mixing<F>, MixingBack<2>)              \
-  ROW("li-bru", LogMixing<-1>, MixingBack<2>)          \
-  ROW("log-li-bru", LogMixing<1>, MixingBack<2>)       \
+  ROW("li-bru", LiBru, MixingBack<2>)                  \
+  ROW("log-li-bru", LogLiBru, MixingBack<2>)           \
+  ROW("harmonic-li-bru", HarmonicLiBru, MixingBack<2>) \
   ROW("lstm", Lstm<false>, LstmBack<false>)            \
   ROW("lstm-peepholes", Lstm<true>, LstmBack<true>)    \
   ROW("gru", Gru<F>, GruBack)                          \
