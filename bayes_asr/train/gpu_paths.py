@@ -19,6 +19,7 @@ from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.base.installed import install_command
 from bayes_asr.base.log import LOGGER
 from bayes_asr.nn.criteria import Criterion
+from bayes_asr.nn.kernels.cuda.capture import workspace
 from bayes_asr.nn.kernels.dispatch import PATHS, choose_backend
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
@@ -88,9 +89,10 @@ class Rehearsal:
                     f"GPU path {path} broke the GPU for this process: {faults[path]}; set"
                     " train.gpu_path to eager, or to another path"
                 ) from error
+        _free_memory(self._batches[0].device)
 
     def _compute_exactly(self) -> list[list[Tensor]]:
-        """What the eager path computes of each batch, all factors in float32 as they are."""
+        """Results of the eager path for each batch, all factors in float32 as they are."""
         set_path(self._model, EAGER)
         precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
@@ -146,7 +148,7 @@ class Rehearsal:
 
 
 def choose_path(
-    asked: str,
+    wanted: str,
     model: AcousticModel,
     card: str | None,
     recorded: Mapping[str, Any] | None,
@@ -154,15 +156,15 @@ def choose_path(
 ) -> Mapping[str, Any] | None:
     """The path of a training, with its card and what was measured, as `env.json` keeps it.
 
-    asked: `train.gpu_path`; card: its name, None on a CPU, where there is nothing to choose;
+    wanted: `train.gpu_path`; card: its name, None on a CPU, where there is nothing to choose;
     recorded: what this returned when the run was begun, if it was; rehearse: loads batches.
-    InputError where the path that is asked for computes nothing of this network.
+    InputError where that path computes nothing of this network.
     """
     if card is None:
         return recorded
-    if asked != "auto":
-        _check_computes(asked, model)
-        return {"path": asked, "card": card}
+    if wanted != "auto":
+        _check_computes(wanted, model)
+        return {"path": wanted, "card": card}
     paths, faults = _find_paths(model)
     if recorded and "frames_per_second" in recorded:  # else it was not measured
         path, measured_on = recorded["path"], recorded["card"]
@@ -265,12 +267,18 @@ def _leaving_no_trace(model: nn.Module) -> Iterator[None]:
         model.train(training)
         for attributes, all_reduce in pooling:
             attributes[POOL] = all_reduce
-        gc.collect()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
 
 
 def _synchronize(device: torch.device) -> None:
     """Wait for a GPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def _free_memory(device: torch.device) -> None:
+    """Free what a path has allocated, as the buffers of its graphs."""
+    _synchronize(device)  # no graph may end while it runs
+    workspace.cache_clear()
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()

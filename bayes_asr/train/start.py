@@ -133,9 +133,7 @@ def _train(
         else:
             directory.begin(config, state.content(), discard=new)
     if trainer.epochs_left:  # else env.json says what the run came from
-        gpu_path = _choose_gpu_path(trainer, sets.train)
-        if group.is_rank0():
-            _write_environment(run, state, gpu_path)
+        _write_environment(trainer, _choose_gpu_path(trainer, sets.train))
         with note_signals() as trainer.notice:
             if config.train.tensorboard and group.is_rank0():
                 trainer.board = tensorboard.Board(run, read_history(run))
@@ -153,19 +151,27 @@ def _choose_gpu_path(trainer: Trainer, train_set: LabelledSet) -> Mapping[str, A
         bfloat16 = trainer.precision == "bfloat16"
         return Rehearsal(trainer.model, trainer.criterion, batches, bfloat16=bfloat16)
 
-    card, asked = record.name_card(trainer.device), trainer.options.gpu_path
+    card, wanted = record.name_card(trainer.device), trainer.options.gpu_path
     recorded = record.read_environment(trainer.run.path).get("gpu_path")
-    entry = group.broadcast(lambda: choose_path(asked, trainer.model, card, recorded, rehearse))
+    entry = group.broadcast(lambda: choose_path(wanted, trainer.model, card, recorded, rehearse))
     if card and entry:
         set_path(trainer.model, entry["path"])
     return entry
 
 
-def _write_environment(run: Path, state: TrainState, gpu_path: Mapping[str, Any] | None) -> None:
-    parameters = sum(p.numel() for p in state.network.model.parameters())
-    versions, begun_from = state.origin["versions"], state.origin["begun_from"]
-    front_ends = state.network.front_ends
-    record.write_environment(run, parameters, front_ends, versions, begun_from, gpu_path)
+def _write_environment(trainer: Trainer, gpu_path: Mapping[str, Any] | None) -> None:
+    if not group.is_rank0():
+        return
+    parameters = sum(p.numel() for p in trainer.model.parameters())
+    front_ends, origin = trainer.state.network.front_ends, trainer.state.origin
+    record.write_environment(
+        trainer.run.path,
+        parameters,
+        front_ends,
+        origin["versions"],
+        origin["begun_from"],
+        gpu_path,
+    )
 
 
 def _training_of(config: Config) -> TaskTraining:

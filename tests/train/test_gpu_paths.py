@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes import group
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.kernels import dispatch
@@ -24,7 +25,9 @@ from bayes_asr.train.gpu_paths import Rehearsal, choose_path, set_path
 from bayes_asr.train.runs import record
 from bayes_asr.train.start import train
 from tests.support.nn_units import KEYS, acoustic_model, batch
-from tests.support.training_runs import assert_same, config_of, states
+from tests.support.processes import together
+from tests.support.small_corpus import write_corpus
+from tests.support.training_runs import assert_same, config_of, history_of, states
 
 CARD, HEAD = "a card", "pdfs"
 
@@ -189,9 +192,7 @@ def test_what_ends_all_work_on_a_card_ends_the_training(
         raise RuntimeError("CUDA error: an illegal memory access")
 
     monkeypatch.setattr(sys.modules["fake_broken"], "unroll", break_it)
-    with pytest.raises(
-        InputError, match=r"path broken broke the GPU for .*_path to eager"
-    ):
+    with pytest.raises(InputError, match=r"path broken broke the GPU for .*_path to eager"):
         trial.try_paths(["broken", "fast"])
 
 
@@ -267,3 +268,59 @@ def test_a_training_takes_a_path_keeps_it_and_learns_the_same(
     assert "GPU path eager, as was measured" in messages()
     assert record.read_environment(tmp_path)["gpu_path"] == environment["gpu_path"]
     assert_same(states(tmp_path), undisturbed)
+
+
+def train_in_each(rank: int, folder: Path) -> int:
+    """Train in one of two processes on a supposed card, and note the path of the first layer."""
+    record.name_card = lambda _: CARD
+    training = start.run_epochs
+
+    def note_and_train(trainer: Any, *others: Any) -> None:
+        (folder / f"{rank}.path").write_text(trainer.model.layers[0].path)
+        training(trainer, *others)
+
+    start.run_epochs = note_and_train
+    with group.process_group():
+        options = ("model.unit=torch-lstm", "train.gpu_path=auto")
+        train(config_of(folder / "corpus", *options), folder / "run")
+    return 0
+
+
+@pytest.mark.slow
+def test_processes_take_the_path_that_the_first_one_measures(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus")
+    ended = together(tmp_path, train_in_each, tmp_path)
+    assert [each.status for each in ended] == [0, 0], ended
+    chosen = record.read_environment(tmp_path / "run")["gpu_path"]
+    assert set(chosen["frames_per_second"]) == {"eager", "cudnn"}
+    assert [(tmp_path / f"{rank}.path").read_text() for rank in range(2)] == [chosen["path"]] * 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_card_is_measured_and_a_run_goes_on_with_the_same_path(
+    precision: str, small_corpus: Path, tmp_path: Path, messages: Any
+) -> None:
+    options = ("train.device=cuda", f"train.precision={precision}", "model.units=32")
+    train(config_of(small_corpus, *options), tmp_path)
+    chosen = record.read_environment(tmp_path)["gpu_path"]
+    assert chosen["card"] == torch.cuda.get_device_name()
+    assert {"eager", "graph"} <= set(chosen["frames_per_second"]), chosen["left_out"]
+    assert "GPU path" in messages()
+    train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path)
+    assert f"GPU path {chosen['path']}, as was measured" in messages()
+    assert record.read_environment(tmp_path)["gpu_path"] == chosen
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("path", [path for path in dispatch.PATHS if path != "eager"])
+def test_a_training_on_each_path_learns_what_the_eager_one_does(
+    path: str, small_corpus: Path, tmp_path: Path
+) -> None:
+    unit = "torch-lstm" if path == "cudnn" else "li-bru"
+    losses = []
+    for name in (path, "eager"):
+        options = ("train.device=cuda", f"model.unit={unit}", f"train.gpu_path={name}")
+        train(config_of(small_corpus, *options), tmp_path / name)
+        losses.append([entry["train_loss"] for entry in history_of(tmp_path / name)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
