@@ -1,0 +1,88 @@
+"""Compilation of all kernels for several GPUs, which needs none."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from bayes_asr.nn.kernels.cuda.static import Shape
+from bayes_asr.nn.kernels.kernel import Kernel
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+from triton import compile as compile_kernel
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from bayes_asr.nn.kernels.triton import program
+
+pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32"}
+SHARED = 99 * 2**10  # bytes that a block may have on the GPUs with least
+STEPS = {"t", "T", "B", "padded"}  # arguments that are numbers
+EVERY_KERNEL = [
+    Kernel("rnn", "p-sigmoid"),
+    Kernel("mixing", "relu"),
+    Kernel("li-bru"),
+    Kernel("log-li-bru"),
+    Kernel("lstm"),
+    Kernel("lstm-peepholes"),
+    Kernel("gru"),
+    Kernel("mgu", "p-relu"),
+    Kernel("minimal-gru"),
+    Kernel("ubru"),
+    Kernel("ubru-later"),
+]
+
+
+def compile_all(
+    kernel: Kernel, shape: Shape, capability: int, patch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """The code of each kernel of both ways, by its name."""
+    launches: list[program.Launch] = []
+    patch.setattr(program, "_run", lambda launch, *_, **__: launches.append(launch))
+    steps = program.find_program(kernel)
+    assert steps is not None
+    buffers = steps.allocate(shape)
+    steps.forward(buffers)
+    steps.backward(buffers)
+    codes = {}
+    for compiled, _, constants in launches:
+        names = compiled.arg_names
+        kinds = {n: TYPES[buffers[n].dtype] for n in names if n in buffers}
+        kinds |= {n: "i32" for n in names if n in STEPS}
+        fixed = {n: constants.get(n) for n in names if n not in kinds}
+        aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if n in buffers}
+        signature = {n: kinds.get(n, "constexpr") for n in names}
+        done = compile_kernel(
+            ASTSource(compiled, signature, fixed, aligned),
+            target=GPUTarget("cuda", capability, 32),
+            options={name: constants[name] for name in ("num_warps", "num_stages")},
+        )
+        assert done.metadata.shared <= SHARED
+        codes[compiled.__name__] = done.asm["ptx"]
+    return codes
+
+
+def shape_of(dtype: torch.dtype, B: int = 16, sets: int = 2) -> Shape:
+    return Shape(1, B, 2, 550, sets, dtype, torch.device("meta"))
+
+
+def test_products_of_bfloat16_are_those_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = compile_all(Kernel("li-bru"), shape_of(torch.bfloat16), 90, monkeypatch)
+    assert set(codes) == {"forward_plain", "backward_plain", "backward_start"}
+    for code in codes.values():
+        assert "mma" in code
+        assert "cp.async" in code  # factors are loaded while others are multiplied
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("capability", [80, 90, 120])
+@pytest.mark.parametrize("kernel", EVERY_KERNEL, ids="-".join)
+def test_every_kernel_is_compiled_for_every_card(
+    kernel: Kernel, capability: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for shape in (shape_of(dtype), shape_of(dtype, B=64, sets=1)):
+        assert compile_all(kernel, shape, capability, monkeypatch)

@@ -1,0 +1,100 @@
+"""The kernels of Triton in its interpreter, and on a card, against the equations."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from bayes_asr.nn.frames import PackedFrames
+from tests.support.nn_units import recurrent_layer
+from tests.support.static_cases import UNITS, Case, compute, draw, errors, program_of
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed"
+)
+EVERY_KERNEL = ["li-bru", "lstm", "gru", "ubru"]
+
+
+def interpret(units: list[str], **case: Any) -> dict[str, float]:
+    """The largest error of each unit; triton reads once whether it is to interpret."""
+    command = [sys.executable, "-m", "tests.support.static_cases", json.dumps(case), *units]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+def assert_below(bound: float, largest: dict[str, float]) -> None:
+    assert all(error <= bound for error in largest.values()), largest
+
+
+def test_every_kernel_computes_the_equations() -> None:
+    assert_below(1e-6, interpret(EVERY_KERNEL, H=20))
+
+
+@pytest.mark.slow
+def test_factors_of_half_the_size() -> None:
+    assert_below(2e-3, interpret(["li-bru"], H=20, dtype="float16"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [{"H": 70}, {"H": 128, "sets": 1, "B": 16}, {"D": 1, "sets": 1}])
+def test_every_unit_computes_the_equations(case: dict[str, Any]) -> None:
+    assert_below(1e-6, interpret(list(UNITS), **case))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [{"B": 24}, {"sets": 1, "B": 40, "lengths": [2] * 33 + [1]}])
+def test_many_units_and_sequences(case: dict[str, Any]) -> None:
+    assert_below(1e-6, interpret(EVERY_KERNEL, H=550, **case))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "unit", [*EVERY_KERNEL, "bru", "li-gru", "li-bru-log", "lstm-peepholes", "mgu", "ubru-later"]
+)
+def test_a_card_computes_the_equations_in_float32(unit: str) -> None:
+    case = Case(H=550, lengths=(12, 9, 9, 4, 1), T=14, B=16, device="cuda")
+    assert max(errors(unit, case).values()) < 1e-5
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sets", [1, 2])
+@pytest.mark.parametrize("unit", EVERY_KERNEL)
+def test_a_card_computes_the_equations_in_bfloat16(unit: str, sets: int) -> None:
+    lengths = (12,) * 17 + (9, 9, 4, 1)
+    case = Case(550, sets, 2, lengths, T=14, B=32, dtype=torch.bfloat16, device="cuda")
+    assert max(errors(unit, case).values()) < 2e-2
+
+
+@pytest.mark.gpu
+def test_a_layer_computes_the_same_as_without_kernels() -> None:
+    torch.manual_seed(1)
+    net = recurrent_layer(20, 550, "li-bru", dropout=0.2, initial_state="trained").cuda()
+    frames = PackedFrames((40, 33, 20, 1), torch.device("cuda"))
+    x, keys = torch.randn(frames.count, 20).cuda(), torch.tensor(range(4)).cuda()
+    results = []
+    for path in ("eager", "triton", "triton"):
+        net.path = path
+        y = net(x, frames, keys)
+        results.append([y, *torch.autograd.grad(y.square().sum(), list(net.parameters()))])
+    eager, computed, again = results
+    for a, b, c in zip(eager, computed, again, strict=True):
+        assert (a - b).norm() <= 1e-5 * a.norm()
+        assert torch.equal(b, c)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("unit", EVERY_KERNEL)
+def test_a_card_computes_the_same_bits_again(unit: str) -> None:
+    lengths = (12,) * 17 + (9, 9, 4, 1)
+    case = Case(550, lengths=lengths, T=14, B=32, dtype=torch.bfloat16, device="cuda")
+    batch = draw(unit, case)
+    results = [compute(program_of(batch.cell), batch, case) for _ in range(3)]
+    for again in results[1:]:
+        assert all(torch.equal(again[name], value) for name, value in results[0].items())
