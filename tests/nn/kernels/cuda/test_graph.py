@@ -1,0 +1,322 @@
+"""The static form of recurrences in torch's operations, and its CUDA graphs, against `scan`."""
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.nn.kernels.cuda import capture, graph, recurrence
+from bayes_asr.nn.kernels.cuda.graph import CellProgram
+from bayes_asr.nn.kernels.cuda.static import Shape
+from bayes_asr.nn.kernels.dispatch import choose_backend
+from bayes_asr.nn.kernels.reference import scan
+from bayes_asr.nn.recurrent import RecurrentLayer
+from bayes_asr.nn.units.cell import build_cell
+from tests.support.nn_units import DIRECTIONS, RECURRENT, layer, name
+
+SEQUENCES, KEYS = PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0])
+FUSIBLE = [u for u in RECURRENT if build_cell(u["unit"], 1, 1, u["options"]).fusible]
+every_unit = pytest.mark.parametrize("unit", FUSIBLE, ids=name)
+DROPPING = [
+    {"unit": unit, "options": {"form": form, "dropped_candidate": dropped}}
+    for unit, form in (
+        ("bru", "prob"),
+        ("bru", "log"),
+        ("li-bru", "prob"),
+        ("li-bru", "log"),
+        ("li-bru", "geometric"),
+    )
+    for dropped in ("half", "mean")
+]
+
+
+@pytest.fixture
+def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the graphs' form where there is no graph, in blocks of a few time steps."""
+    monkeypatch.setattr(graph, "supports", lambda cell, weights: cell.fusible)
+    monkeypatch.setattr(graph, "BLOCK", 72)
+
+
+def graphed(**options: Any) -> RecurrentLayer:
+    """A small layer in double precision whose every parameter and mean is random."""
+    net = layer(dropout=0.4, initial_state="trained", **options).float().double()
+    net.path = "graph"
+    if getattr(net.cell, "dropped", None) is not None:
+        net.cell.dropped.mul_(torch.rand(4) + 0.5)  # type: ignore[union-attr, operator]
+    return net
+
+
+def gradients(
+    net: RecurrentLayer, frames: PackedFrames, keys: Tensor | None = None
+) -> list[Tensor]:
+    """Outputs, and the gradients of a random projection of them by inputs and parameters."""
+    weight = net.W.weight
+    torch.manual_seed(2)
+    x = torch.randn(frames.count, net.W.in_features).to(weight).requires_grad_()
+    here = PackedFrames(frames.lengths, weight.device)
+    y = net(x, here, None if keys is None else keys.to(weight.device))
+    torch.manual_seed(3)
+    projection = torch.randn(y.shape).to(y)
+    return [y.detach(), *torch.autograd.grad((y * projection).sum(), [x, *net.parameters()])]
+
+
+def scanned(net: RecurrentLayer) -> RecurrentLayer:
+    """The same layer as the reference computes it, in double precision."""
+    twin = copy.deepcopy(net).double().cpu()
+    twin.fused = False
+    return twin
+
+
+def assert_as_scanned(net: RecurrentLayer, tolerance: float) -> None:
+    """Compare outputs and gradients, with and without masks, with those of the reference."""
+    twin = scanned(net)
+    for keys in (KEYS, None):
+        found, expected = (gradients(each, SEQUENCES, keys) for each in (net, twin))
+        assert_close(found, expected, tolerance)
+
+
+def assert_close(found: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
+    """Compare tensors by their norms; terms of order 1 may all but cancel."""
+    for value, wanted in zip(found, expected, strict=True):
+        difference = (value.double().cpu() - wanted).norm()
+        assert difference <= tolerance * max(wanted.norm().item(), 0.1)
+
+
+@every_unit
+@pytest.mark.parametrize("directions", DIRECTIONS, ids=name)
+def test_the_static_form_computes_what_the_scan_does(
+    unit: dict[str, Any], directions: dict[str, Any], on_a_cpu: None
+) -> None:
+    net = graphed(**unit, **directions)
+    assert_as_scanned(net, 1e-12)
+    assert_as_scanned(net.float(), 1e-6)
+
+
+@pytest.mark.parametrize("unit", DROPPING, ids=name)
+def test_dropped_candidates_are_those_of_the_scan(unit: dict[str, Any], on_a_cpu: None) -> None:
+    for directions in DIRECTIONS:
+        assert_as_scanned(graphed(**unit, **directions), 1e-12)
+
+
+@pytest.fixture
+def fill_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Fill all buffers with a byte, before a batch is copied into them."""
+    find = capture.Workspace.find
+
+    def use(byte: int) -> None:
+        def find_filled(self: capture.Workspace, *args: Any, **options: Any) -> capture.Passes:
+            passes = find(self, *args, **options)
+            self._memory.fill_(byte)
+            return passes
+
+        monkeypatch.setattr(capture.Workspace, "find", find_filled)
+
+    return use
+
+
+@every_unit
+def test_what_is_spare_changes_nothing(
+    unit: dict[str, Any],
+    on_a_cpu: None,
+    fill_memory: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net, found = graphed(**unit, tied_directions=False), []
+    for byte in (0, 255, 0x77):  # 255: NaN; 0x77: 1e267
+        fill_memory(byte)
+        found.append(gradients(net, SEQUENCES, KEYS))
+    small, *same = found
+    assert all(torch.equal(a, b) for values in same for a, b in zip(small, values, strict=True))
+    monkeypatch.setattr(recurrence, "round_up", lambda *_: (8, 64))
+    longer = gradients(net, SEQUENCES, KEYS)
+    # Sums over frames for parameters of the cell are in an order of their own.
+    names = ["outputs", "inputs", *(name for name, _ in net.named_parameters())]
+    for parameter, a, b in zip(names, small, longer, strict=True):
+        assert torch.equal(a, b) or parameter.startswith("cell.")
+    assert_close(longer, small, 1e-12)
+    monkeypatch.setattr(recurrence, "round_up", lambda *_: (16, 32))
+    assert_close(gradients(net, SEQUENCES, KEYS), small, 1e-12)  # products are rounded otherwise
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from(["li-bru", "gru", "lstm", "ubru"]),
+    st.sampled_from(DIRECTIONS),
+    st.lists(st.integers(1, 40), min_size=1, max_size=18),
+)
+def test_any_batch(unit: str, directions: dict[str, Any], lengths: list[int]) -> None:
+    net = graphed(unit=unit, **directions)
+    frames = PackedFrames(tuple(sorted(lengths, reverse=True)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph, "supports", lambda cell, weights: cell.fusible)
+        assert_close(gradients(net, frames), gradients(scanned(net), frames), 1e-12)
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_batches_may_wait_for_their_way_back() -> None:
+    nets = [graphed(unit="lstm", options={"peepholes": True}, norm="none") for _ in range(2)]
+    alone = [gradients(net, frames) for net in nets for frames in (SEQUENCES, PackedFrames((90,)))]
+    torch.manual_seed(2)
+    leaves, losses = [], []
+    for net in nets:
+        for frames in (SEQUENCES, PackedFrames((90,))):
+            torch.manual_seed(2)
+            x = torch.randn(frames.count, 3).double().requires_grad_()
+            y = net(x, frames)
+            torch.manual_seed(3)
+            losses.append((y * torch.randn(y.shape)).sum())
+            leaves.append([x, *net.parameters()])
+    for _ in "twice":
+        for number in (2, 0, 3, 1):
+            found = torch.autograd.grad(losses[number], leaves[number], retain_graph=True)
+            assert all(torch.equal(a, b) for a, b in zip(found, alone[number][1:], strict=True))
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_without_gradients_nothing_is_saved() -> None:
+    net, x = graphed(unit="gru"), torch.randn(SEQUENCES.count, 3, dtype=torch.float64)
+    expected = net(x, SEQUENCES)
+    assert expected.grad_fn is not None
+    with torch.no_grad():
+        y = net(x, SEQUENCES)
+    assert y.grad_fn is None
+    assert torch.equal(y, expected)
+
+
+def cell_program(unit: str = "li-bru", units: int = 3, **options: Any) -> CellProgram:
+    return CellProgram(build_cell(unit, units, 1, options))
+
+
+def test_cells_that_differ_in_numbers_alone_share_a_program() -> None:
+    cell = build_cell("rnn", 3, 1, {"activation": "p-relu"})
+    same = copy.deepcopy(cell).eval()
+    same.activation.alpha.data.add_(1)  # type: ignore[union-attr, operator]
+    assert CellProgram(cell) == CellProgram(same)
+    assert hash(CellProgram(cell)) == hash(CellProgram(same))
+    programs = [
+        CellProgram(cell),
+        cell_program("rnn", activation="tanh"),
+        cell_program("rnn", activation="relu"),
+        cell_program("rnn", activation="p-relu", activation_trains=["alpha"]),
+        cell_program("rnn", activation="p-sigmoid"),
+        cell_program("lstm"),
+        cell_program("lstm", peepholes=True),
+        cell_program("torch-lstm"),
+        cell_program("li-bru"),
+        cell_program("li-bru", units=4),
+    ]
+    assert len(set(programs)) == len(programs)
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations, and those that read a number of their own from the processor's memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+        self.of_numbers: set[str] = set()
+
+    def __torch_dispatch__(
+        self, f: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.names[str(f)] += 1
+        if any(isinstance(value, Tensor) and not value.dim() for value in args):
+            self.of_numbers.add(str(f))
+        return f(*args, **(kwargs or {}))
+
+
+def programs_and_buffers() -> Iterator[tuple[CellProgram, dict[str, Tensor]]]:
+    """Every program, with buffers of two blocks."""
+    for unit in FUSIBLE:
+        cell = build_cell(unit["unit"], 4, 2, unit["options"])
+        for each in (cell, cell.backward_message()):
+            if each is not None:
+                program = CellProgram(each)
+                shape = Shape(6, 8, 2, 4, 2, torch.float32, torch.device("cpu"))
+                yield program, {n: torch.zeros_like(b) for n, b in program.allocate(shape).items()}
+
+
+@torch.no_grad()
+def test_no_operation_waits_for_the_device_or_copies_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(graph, "BLOCK", 32)
+    for program, buffers in programs_and_buffers():
+        program.forward(buffers)  # makes the program's cell
+        for run in (program.forward, program.backward):
+            with Operations() as operations:
+                run(buffers)
+            assert not operations.of_numbers
+            assert not {
+                name
+                for name in operations.names
+                if any(word in name for word in ("local_scalar", "lift_fresh", "nonzero", "index"))
+            }
+
+
+def test_graphs_are_of_gpus() -> None:
+    cell, weights = build_cell("li-bru", 3, 1, {}), torch.zeros(1)
+    assert not graph.supports(cell, weights)
+    assert choose_backend(cell, weights, fused=True, path="graph") is not graph
+    assert choose_backend(cell, weights, fused=False, path="graph") is scan
+
+
+@pytest.fixture
+def exact() -> Iterator[None]:
+    """Products in float32 without TF32."""
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(precision)
+
+
+@pytest.mark.gpu
+@every_unit
+def test_graphs_compute_what_the_scan_does(unit: dict[str, Any], exact: None) -> None:
+    for directions in DIRECTIONS:
+        net = graphed(**unit, **directions).float().cuda()
+        assert choose_backend(net.cell, net.W.weight, fused=True, path="graph") is graph
+        assert_as_scanned(net, 1e-5)  # captures, then replays
+
+
+@pytest.mark.gpu
+def test_dropped_candidates_of_graphs_are_those_of_the_scan(exact: None) -> None:
+    for unit in DROPPING:
+        assert_as_scanned(graphed(**unit, tied_directions=False).float().cuda(), 1e-5)
+
+
+@pytest.mark.gpu
+def test_spare_frames_of_graphs_change_nothing(
+    exact: None, fill_memory: Callable[[int], None]
+) -> None:
+    for unit in ({"unit": "gru"}, {"unit": "lstm", "options": {"peepholes": True}}):
+        net, found = graphed(**unit).float().cuda(), []
+        for byte in (0, 255):
+            fill_memory(byte)
+            found.append(gradients(net, SEQUENCES, KEYS))
+        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.gpu
+def test_batches_of_graphs_may_wait_for_their_way_back(exact: None) -> None:
+    net = graphed(unit="li-bru", norm="none").float().cuda()
+    batches = [PackedFrames(lengths, net.W.weight.device) for lengths in ((40, 13), (39,), (90, 2))]
+    losses = []
+    for frames in batches:
+        torch.manual_seed(2)
+        losses.append(net(torch.randn(frames.count, 3).cuda(), frames).square().sum())
+    late = [torch.autograd.grad(loss, list(net.parameters())) for loss in losses]
+    for frames, found in zip(batches, late, strict=True):
+        torch.manual_seed(2)
+        loss = net(torch.randn(frames.count, 3).cuda(), frames).square().sum()
+        expected = torch.autograd.grad(loss, list(net.parameters()))
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
