@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+import torch
+
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import positive
@@ -40,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what bayes-asr export wrote of the run; ONNX Runtime computes it",
     )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="cuda: compute on a GPU, within 1e-5 of the CPU (default cpu)",
+    )
     add_sharing_arguments(parser, jobs_only=True)
 
 
@@ -56,6 +64,7 @@ def run(args: argparse.Namespace) -> None:
             "--onnx goes without --chunk and --counts: the priors are in the file; give --counts to"
             " bayes-asr export"
         )
+    device = _find_device(args)
     out = args.out or args.run / f"forward_{args.on}"
     pipes = open_pipe if args.allow_pipes else None
     streams = gather_streams(args)
@@ -65,6 +74,17 @@ def run(args: argparse.Namespace) -> None:
         return list_inputs(args.run, args.data, args.on, further, streams)
 
     source = StreamSource(args.data, streams, args.on or "", args.max_skipped, pipes)
-    options = ForwardOptions(output, args.counts, args.chunk, args.onnx)
+    options = ForwardOptions(output, args.counts, args.chunk, args.onnx, device)
     with sharing(args, out, find_inputs) as mapper:
         forward(args.run, out, source, options, mapper)
+
+
+def _find_device(args: argparse.Namespace) -> torch.device:
+    """The device that is asked for; InputError where it is not there."""
+    if args.device == "cuda" and (args.onnx or args.chunk):
+        raise InputError("--device cuda goes without --onnx and --chunk")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            "--device is cuda, but torch finds no GPU here (bayes-asr doctor shows what it finds)"
+        )
+    return torch.device(args.device)

@@ -14,8 +14,8 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.augmentation import Masks, perturb
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames, pack
+from bayes_asr.nn.transfer import CPU, to_device
 
-CPU = torch.device("cpu")
 TEACHER_FORCING = 1  # keeps these random numbers apart from those of the features
 
 
@@ -110,12 +110,14 @@ class Loader:
             )
             targets[name] = decoder_targets.labels_N
         return Batch(
-            {name: _move(x_NF, self.device) for name, (x_NF, _, _) in packed.items()},
+            {name: to_device(x_NF, self.device) for name, (x_NF, _, _) in packed.items()},
             PackedFrames(frames.lengths, self.device),
             targets,
-            _move(torch.tensor(keys)[order], self.device),
+            to_device(torch.tensor(keys)[order], self.device),
             decoder_targets,
-            _move(self._number_speakers(utterances)[order], self.device) if self.speakers else None,
+            to_device(self._number_speakers(utterances)[order], self.device)
+            if self.speakers
+            else None,
         )
 
     def _number_speakers(self, names: list[str]) -> Tensor:
@@ -181,7 +183,9 @@ class Loader:
         per = self.data.targets[name].per
         if per == "value":
             return [labels[place] for place in order]
-        return _move(pack(labels)[0] if per == "frame" else torch.cat(labels)[order], self.device)
+        return to_device(
+            pack(labels)[0] if per == "frame" else torch.cat(labels)[order], self.device
+        )
 
     def _pack_decoder_targets(
         self, labels: list[Tensor], order: list[int], keys: list[int]
@@ -192,9 +196,9 @@ class Loader:
         forced = None
         if self.teacher_forcing < 1:
             draws = [self._draw_forced(keys[index], len(labels[index]) + 1) for index in order]
-            forced = _move(pack(draws)[0], self.device)
+            forced = to_device(pack(draws)[0], self.device)
         steps = PackedFrames(steps.lengths, self.device)
-        return DecoderTargets(_move(packed, self.device), steps, by_length, forced)
+        return DecoderTargets(to_device(packed, self.device), steps, by_length, forced)
 
     def _draw_forced(self, key: int, count: int) -> Tensor:
         """Mask [count] of the labels that are forced, by the key of the utterance."""
@@ -210,8 +214,3 @@ def empty_batch(
     none = torch.empty(0, dtype=torch.long, device=device)
     streams = {name: torch.empty(0, size, device=device) for name, size in sizes.items()}
     return Batch(streams, PackedFrames((), device), dict.fromkeys(targets, none), none)
-
-
-def _move(x: Tensor, device: torch.device) -> Tensor:
-    """Copy to a GPU through pinned memory, asynchronously."""
-    return x if device == CPU else x.pin_memory().to(device, non_blocking=True)

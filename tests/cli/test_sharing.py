@@ -16,14 +16,14 @@ from bayes_asr.base.programs import JOB, run_array
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import as_yaml
-from bayes_asr.decode.forward import directory
+from bayes_asr.decode.forward import batches
 from tests.support.kaldi_jobs import CMD, Jobs, find_script, write_run
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import write_spoken_experiment
 
 COUNTS = {"train": 12, "dev": 20, "test": 5}
-SMALL_GROUPS = "import bayes_asr.decode.forward.directory as d; d.BATCH_SEQUENCES = 3"
+SMALL_GROUPS = "import bayes_asr.decode.forward.batches as b; b.BATCH_SEQUENCES = 3"
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train = ["train", str(CONF / "base.yaml"), *settings(root, *more), f"--out={root / 'run'}"]
     assert main(train) == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(directory, "BATCH_SEQUENCES", 3)
+        patch.setattr(batches, "BATCH_SEQUENCES", 3)
         for name in ("dev", "test"):
             assert main(["forward", str(root / "run"), f"--on={name}"]) == 0
     for name in ("dev", "test"):
@@ -46,7 +46,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute few utterances together, here and in jobs, which find this package."""
     (tmp_path / "sitecustomize.py").write_text(SMALL_GROUPS)
-    monkeypatch.setattr(directory, "BATCH_SEQUENCES", 3)
+    monkeypatch.setattr(batches, "BATCH_SEQUENCES", 3)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 

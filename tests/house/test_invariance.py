@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.decode.forward import directory
+from bayes_asr.decode.forward import batches
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import made_up, settings, write_data_dir
@@ -74,7 +74,7 @@ def test_batches(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(directory, "BATCH_SEQUENCES", size)
+    monkeypatch.setattr(batches, "BATCH_SEQUENCES", size)
     assert_same(loglikes(small_run, data, tmp_path), expected)
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, tee
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
+import torch
 
-from bayes_asr.base.errors import InputError, needing_memory
+from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
@@ -21,6 +22,14 @@ from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import StoredStreams, report_lacking
 from bayes_asr.decode.forward.average import AveragedNetwork, UtteranceOutput
+from bayes_asr.decode.forward.batches import (
+    Network,
+    choose_batch_frames,
+    group_utterances,
+    in_batches,
+    in_chunks,
+    in_windows,
+)
 from bayes_asr.decode.forward.interface import DECODED, Output
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, load_members
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork
@@ -28,18 +37,12 @@ from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.combine_data import copy_tables
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir
-from bayes_asr.nn.layer import Layer
-from bayes_asr.nn.network import States
+from bayes_asr.nn.transfer import CPU
 from bayes_asr.train.runs.combination import read_combination
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import read_network
 
-BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
-BATCH_NUMBERS = 2**26  # that a layer hands on of all frames of a batch
-Item = TypeVar("Item", np.ndarray, range)  # has as many elements as the utterance frames
 Used = TypeVar("Used")
-
-Network = LogLikelihoods | OnnxNetwork
 Compute = Callable[[Iterable[str]], Iterator[UtteranceOutput]]
 """Utterances -> the outputs of each."""
 
@@ -65,13 +68,14 @@ class ForwardOptions:
 
     output: what is computed; counts: pdf counts in place of those of training, for the priors;
     chunk: how many frames are computed at a time, in networks that do not look ahead; onnx: a file
-    that `bayes-asr export` has written of the run, to compute with.
+    that `bayes-asr export` has written of the run, to compute with; device: what computes others.
     """
 
     output: Output = DECODED
     counts: Path | None = None
     chunk: int | None = None
     onnx: Path | None = None
+    device: torch.device = CPU
 
 
 def forward(
@@ -121,8 +125,8 @@ def _load(
     if combination is None:
         if options.onnx:
             return [(run, OnnxNetwork(options.onnx, read_network(run)))], None
-        return [(run, load(run, counts, output))], None
-    networks = load_members(combination, output, counts)
+        return [(run, load(run, counts, output, options.device))], None
+    networks = load_members(combination, output, counts, options.device)
     averaged = AveragedNetwork(networks, combination, output.kind)
     return list(zip(combination.runs, networks, strict=True)), averaged
 
@@ -263,7 +267,7 @@ def _share(
 
     # A range stands for an utterance: batches are made by lengths, before features are read.
     sizes = ((utt, range(features.count_frames(utt))) for utt in features.utterances)
-    groups = ([utt for utt, _ in group] for group in _groups(sizes, frames))
+    groups = ([utt for utt, _ in group] for group in group_utterances(sizes, frames))
     return chain.from_iterable(mapper(work, ((group[0], group) for group in groups)))
 
 
@@ -293,82 +297,9 @@ def _compute_alike(
 ) -> Iterator[UtteranceOutput]:
     """The outputs of utterances that one set of parameters is for."""
     matrices = ((utt, features[utt]) for utt in utterances)
-    if chunk and isinstance(network, LogLikelihoods):
-        return in_chunks(network, matrices, chunk)
+    if isinstance(network, LogLikelihoods):
+        if chunk:
+            return in_chunks(network, matrices, chunk)
+        if network.device != CPU:
+            return in_windows(network, matrices, frames)
     return in_batches(network, matrices, frames)
-
-
-def choose_batch_frames(networks: Iterable[Network]) -> int:
-    """The frames that are computed together: fewer where a layer has many outputs."""
-    # Memory is that of the widest layer: its outputs of all frames of a batch are held at once.
-    widest = max(
-        (
-            cast(Layer, layer).outputs
-            for network in networks
-            if isinstance(network, LogLikelihoods)
-            for layer in network.model.layers
-        ),
-        default=1,
-    )
-    return max(1, min(BATCH_FRAMES, BATCH_NUMBERS // widest))
-
-
-def in_chunks(
-    network: LogLikelihoods, utterances: Iterable[tuple[str, np.ndarray]], chunk: int
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield log-likelihoods [T, P] of prepared utterances [T, F'], `chunk` frames at a time.
-
-    The state goes on from chunk to chunk: the numbers are those of the whole utterance. InputError
-    for a network that looks ahead.
-    """
-    network.check_causal()
-    for utt, matrix in utterances:
-        loglikes = np.empty((len(matrix), network.size), np.float32)
-        # The output is allocated once; input, hidden layers and states are of one chunk.
-        states: States = []
-        for start in range(0, len(matrix), chunk):
-            span = slice(start, start + chunk)
-            with needing_memory(partial(_describe, [(utt, matrix[span])])):
-                computed, states = network.advance(matrix[span], states)
-            loglikes[span] = computed.numpy()
-        yield utt, loglikes
-
-
-def in_batches(
-    network: Network, utterances: Iterable[tuple[str, np.ndarray]], frames: int
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield log-likelihoods [T, P] of prepared utterances [T, F'], many computed together.
-
-    Up to BATCH_SEQUENCES utterances and so many frames, or one that is longer.
-    """
-    for group in _groups(utterances, frames):
-        with needing_memory(partial(_describe, group)):
-            computed = network.compute_prepared([matrix for _, matrix in group])
-        for (utt, _), loglikes in zip(group, computed, strict=True):
-            yield utt, loglikes.numpy()
-
-
-def _describe(group: list[tuple[str, np.ndarray]]) -> str:
-    """Utterances that lack memory together, and what to do."""
-    longest, matrix = max(group, key=lambda item: len(item[1]))
-    return (
-        f"for {len(group)} utterances of {sum(len(x) for _, x in group)} frames, {longest} with"
-        f" {len(matrix)}; close other programs, raise the limit on memory (ulimit -v), or cut long"
-        " recordings into segments"
-    )
-
-
-def _groups(
-    utterances: Iterable[tuple[str, Item]], frames: int
-) -> Iterator[list[tuple[str, Item]]]:
-    group: list[tuple[str, Item]] = []
-    total = 0
-    for item in utterances:
-        # Full, or too long with this one; a longer utterance than `frames` is a batch of its own.
-        if group and (len(group) == BATCH_SEQUENCES or total + len(item[1]) > frames):
-            yield group
-            group, total = [], 0
-        group.append(item)
-        total += len(item[1])
-    if group:
-        yield group

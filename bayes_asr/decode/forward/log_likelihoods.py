@@ -27,11 +27,12 @@ from bayes_asr.decode.forward.interface import (
     name_streams,
 )
 from bayes_asr.decode.forward.stream import Stream
-from bayes_asr.nn.frames import describe_stride, pack, unpack
+from bayes_asr.nn.frames import PackedFrames, describe_stride, pack, unpack
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel, States
 from bayes_asr.nn.part import extract_head, extract_layer
+from bayes_asr.nn.transfer import CPU, to_device
 from bayes_asr.train.runs.combination import Combination, read_combination
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
@@ -53,19 +54,25 @@ class LogLikelihoods(nn.Module):
     computes is in single precision: it adds up in one order. Others, and the heads, are in double:
     torch's sums depend on the size of the batch, which in single precision moved log-likelihoods by
     1.1e-5, in a trained network of 3 x 256 units. Heads in single precision would put them 9e-5
-    from those of double, three times as far as the layers do.
+    from those of double, three times as far as the layers do. A GPU computes all of it in double.
     """
 
     log_priors: Tensor
 
-    def __init__(self, network: TrainedNetwork, kind: str = LOG_LIKELIHOODS) -> None:
-        """Take the network of a run; kind: what is made of log-posteriors, of `KINDS`."""
+    def __init__(
+        self, network: TrainedNetwork, kind: str = LOG_LIKELIHOODS, device: torch.device = CPU
+    ) -> None:
+        """Take the network of a run; kind: what is made of log-posteriors, of `KINDS`.
+
+        device: where outputs are computed, and lie.
+        """
         super().__init__()
         self.kind = kind
         self.front_ends: Mapping[str, FrontEnd] = network.front_ends
         self.model: AcousticModel = network.model
         self.speakers = network.speakers
         self.register_buffer("log_priors", network.log_priors)
+        self.to(device)
         # Everything in double precision first; then what compiled code computes back in single.
         steady = self.model.batch_invariant
         self.double().eval().requires_grad_(False)
@@ -88,6 +95,11 @@ class LogLikelihoods(nn.Module):
                 " computed as anybody: %s",
                 *(directory, len(strangers), len(everybody), name_some(strangers)),
             )
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.log_priors.device
 
     @property
     def size(self) -> int:
@@ -168,8 +180,10 @@ class LogLikelihoods(nn.Module):
         inputs = [self._inputs(matrix) for matrix in matrices]
         packed = {name: pack([x[name] for x in inputs]) for name in self.front_ends}
         # All streams have the frames and the order of the first: sorted by length, packed by time.
-        _, frames, order = next(iter(packed.values()))
-        hidden_NH = self.model.hidden({name: x_NF for name, (x_NF, *_) in packed.items()}, frames)
+        _, packed_frames, order = next(iter(packed.values()))
+        frames = PackedFrames(packed_frames.lengths, self.device)
+        streams = {name: to_device(x_NF, self.device) for name, (x_NF, *_) in packed.items()}
+        hidden_NH = self.model.hidden(streams, frames)
         return [
             self._read_out(hidden)
             for hidden in unpack(hidden_NH, self.model.output_frames(frames), order)
@@ -184,7 +198,8 @@ class LogLikelihoods(nn.Module):
         """
         if not len(matrix):
             return torch.empty(0, self.size), states
-        hidden, states = self.model.advance(self._inputs(matrix), states)
+        streams = {name: to_device(x, self.device) for name, x in self._inputs(matrix).items()}
+        hidden, states = self.model.advance(streams, states)
         return self._read_out(hidden), states
 
     def check_causal(self) -> None:
@@ -219,12 +234,12 @@ class LogLikelihoods(nn.Module):
         return matrix
 
     def _inputs(self, matrix: np.ndarray) -> dict[str, Tensor]:
-        """The inputs of the layers of each stream [T, F_s], in their precision."""
+        """The inputs of the layers of each stream [T, F_s], in their precision, on the CPU."""
         like = next(self.model.parameters(), self.log_priors)
         precision = np.float64 if like.dtype == torch.float64 else np.float32
         prepared = split_streams(self.front_ends, matrix.astype(precision))
         return {
-            name: torch.from_numpy(front_end.normalise(prepared[name])).to(like)
+            name: torch.from_numpy(front_end.normalise(prepared[name])).to(like.dtype)
             for name, front_end in self.front_ends.items()
         }
 
@@ -246,17 +261,26 @@ def _check_frames(matrices: Sequence[Matrix]) -> None:
         raise InputError("an utterance has 0 frames; give at least one, or leave it out")
 
 
-def load(run: Path | str, counts: Path | None = None, output: Output = DECODED) -> LogLikelihoods:
+def load(
+    run: Path | str,
+    counts: Path | None = None,
+    output: Output = DECODED,
+    device: torch.device = CPU,
+) -> LogLikelihoods:
     """Load the best network of a run.
 
     counts: a file of pdf counts, as Kaldi's analyze-counts writes it, instead of the training ones;
-    output: what it computes.
+    output: what it computes; device: where.
     """
-    return LogLikelihoods(take_output(read_network(Path(run)), output, counts), output.kind)
+    network = take_output(read_network(Path(run)), output, counts)
+    return LogLikelihoods(network, output.kind, device)
 
 
 def load_members(
-    combination: Combination, output: Output, counts: Path | None = None
+    combination: Combination,
+    output: Output,
+    counts: Path | None = None,
+    device: torch.device = CPU,
 ) -> list[LogLikelihoods]:
     """Load the networks that a run combines, each with the priors of its head."""
     if output.layer or output.head:
@@ -266,7 +290,7 @@ def load_members(
         )
     wanted_output = Output(head=combination.head, kind=output.kind)
     parts = [take_output(read_network(run), wanted_output, counts) for run in combination.runs]
-    return [LogLikelihoods(part, "log-posteriors") for part in parts]
+    return [LogLikelihoods(part, "log-posteriors", device) for part in parts]
 
 
 def load_any(run: Path | str, output: Output) -> LogLikelihoods | AveragedNetwork:
