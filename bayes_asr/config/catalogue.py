@@ -170,6 +170,14 @@ LAYERS = {
     "dropout": "nn.pointwise:Dropout",
     "pool": "nn.pooling:Pool",
 }
+GPU_PATHS = {
+    "eager": "",
+    "graph": "bayes_asr.nn.kernels.cuda.graph",  # torch's operations as a CUDA graph
+    "triton": "bayes_asr.nn.kernels.triton.recurrence",  # a kernel for each time step
+    "cudnn": "bayes_asr.nn.kernels.cuda.cudnn",  # torch.nn.LSTM and torch.nn.GRU
+}
+"""The module that `nn/kernels/dispatch.py` asks first on a GPU, if any."""
+
 OF_LATTICES = ("mmi", "bmmi", "mpe", "smbr")
 """Criteria on lattices."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import CRITERIA, OPTIMIZERS, SCHEDULES
+from bayes_asr.config.catalogue import CRITERIA, GPU_PATHS, OPTIMIZERS, SCHEDULES
 from bayes_asr.config.epochs import check_first_epoch
 from bayes_asr.config.ranges import Count, OneOf, Share, Weight, Within
 
@@ -119,7 +119,7 @@ class TrainConfig:
     max_frames: Frames | Mapping[Count, Frames]
     device: Literal["auto", "cpu", "cuda"]
     # Which backend of nn/kernels/dispatch.py a GPU asks first.
-    gpu_path: Literal["auto", "eager", "graph", "triton", "cudnn"]
+    gpu_path: Annotated[str, OneOf(("auto", *GPU_PATHS))]
     precision: Literal["float32", "bfloat16"]
     criterion: Annotated[str, OneOf(CRITERIA)]
     sequence: SequenceConfig

@@ -50,7 +50,7 @@ class RecurrentLayer(Layer):
     """
 
     activation_prefixes: ClassVar = ("cell.activation.",)
-    path = "eager"  # of a GPU (`kernels.dispatch.PATHS`)
+    path = "eager"  # of a GPU (`catalogue.GPU_PATHS`)
 
     def __init__(
         self,
@@ -130,6 +130,14 @@ class RecurrentLayer(Layer):
             and has_product(torch.float32)
             and (self.looks_ahead or self.cell.states == 1)
         )
+
+    def runs_on(self, path: str) -> bool:
+        """Whether a path of a GPU has other code for its recurrence than the eager one."""
+        preferred, eager = (
+            choose_backend(self.cell, self.W.weight, fused=self.fused, path=each)
+            for each in (path, "eager")
+        )
+        return preferred is not eager
 
     def forward(self, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None) -> Tensor:
         """Return the outputs of all directions side by side [N, D*H]."""

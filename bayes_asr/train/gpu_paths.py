@@ -1,6 +1,6 @@
 """The path on which a GPU computes recurrences: the fastest of those that compute the same.
 
-Before a training, each path of `dispatch.PATHS` computes a few of its batches, loss and gradients,
+Before a training, each path of `GPU_PATHS` computes a few of its batches, loss and gradients,
 without a step. Its outputs and gradients are compared with those of the eager path in float32.
 """
 
@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.base.installed import install_command
 from bayes_asr.base.log import LOGGER
+from bayes_asr.config.catalogue import GPU_PATHS
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.kernels.cuda.capture import workspace
-from bayes_asr.nn.kernels.dispatch import PATHS, choose_backend
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.step import compute_outputs
 
@@ -184,7 +183,7 @@ def choose_path(
     return {"path": path, "card": card, "frames_per_second": rounded, "left_out": faults}
 
 
-def set_path(model: nn.Module, path: str) -> None:
+def set_path(model: AcousticModel, path: str) -> None:
     """Compute the recurrences of a network on a path."""
     for layer in _recurrences(model):
         layer.path = path
@@ -206,11 +205,11 @@ def _shorten(error: Exception) -> str:
 
 
 def _find_paths(model: AcousticModel) -> tuple[list[str], dict[str, str]]:
-    """The paths that compute a recurrence otherwise than the eager one, and the faults of those
-    that cannot run here.
+    """The paths that have code of their own for a recurrence, and the faults of those that cannot
+    run here.
     """
     paths, faults = list[str](), dict[str, str]()
-    for path in PATHS if _recurrences(model) else ():
+    for path in GPU_PATHS if _recurrences(model) else ():
         try:
             if _computes(model, path):
                 paths.append(path)
@@ -220,15 +219,8 @@ def _find_paths(model: AcousticModel) -> tuple[list[str], dict[str, str]]:
 
 
 def _computes(model: AcousticModel, path: str) -> bool:
-    """Whether a path computes a recurrence otherwise than the eager one."""
-    for layer in _recurrences(model):
-        eager, preferred = (
-            choose_backend(layer.cell, layer.W.weight, fused=layer.fused, path=each)
-            for each in (EAGER, path)
-        )
-        if preferred is not eager:
-            return True
-    return False
+    """Whether a path has other code for a recurrence than the eager one."""
+    return any(layer.runs_on(path) for layer in _recurrences(model))
 
 
 def _check_computes(path: str, model: AcousticModel) -> None:
@@ -248,9 +240,9 @@ def _check_computes(path: str, model: AcousticModel) -> None:
         )
 
 
-def _recurrences(model: nn.Module) -> list[RecurrentLayer]:
+def _recurrences(model: AcousticModel) -> list[Any]:
     """The layers of a network that have a recurrence."""
-    return [m for m in model.modules() if isinstance(m, RecurrentLayer) and m.unrolled]
+    return [layer for layer in model.layers if layer.unrolled]
 
 
 @contextmanager

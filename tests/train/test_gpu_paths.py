@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes import group
-from bayes_asr.config.training_keys import TrainConfig
+from bayes_asr.config.catalogue import GPU_PATHS
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.kernels import dispatch
 from bayes_asr.nn.kernels.reference import scan
@@ -70,16 +70,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         "broken": raising(RuntimeError("no such\ninstruction " + 100 * "x ")),
         "large": raising(torch.cuda.OutOfMemoryError("CUDA out of memory")),
     }
-    paths: dict[str, str | None] = {"eager": None, "absent": "bayes_asr.nn.kernels.absent"}
+    paths = {"eager": "", "absent": "bayes_asr.nn.kernels.absent", "none": "fake_none"}
     for name, unroll in fakes.items():
         fake = SimpleNamespace(COMPILED=False, supports=lambda *_: True, unroll=unroll)
         paths[name] = f"fake_{name}"
         monkeypatch.setitem(sys.modules, f"fake_{name}", fake)
     none = SimpleNamespace(COMPILED=False, supports=lambda *_: False)
     monkeypatch.setitem(sys.modules, "fake_none", none)
-    for name, module in {**paths, "none": "fake_none"}.items():
-        monkeypatch.setitem(dispatch.PATHS, name, module)
-    monkeypatch.setattr(gpu_paths, "PATHS", {**paths, "none": "fake_none"})
+    for module in (dispatch, gpu_paths):
+        monkeypatch.setattr(module, "GPU_PATHS", paths)
     return clock
 
 
@@ -108,11 +107,6 @@ def choose(
 
 def never() -> Rehearsal:
     raise AssertionError("nothing is to be measured")
-
-
-def test_the_configuration_has_all_paths() -> None:
-    values = get_args(get_type_hints(TrainConfig)["gpu_path"])
-    assert list(values) == ["auto", *dispatch.PATHS]
 
 
 @pytest.mark.parametrize("options", [{}, {"unit": "lstm", "norm": "layer"}, {"unit": "torch-gru"}])
@@ -257,7 +251,7 @@ def test_a_training_takes_a_path_keeps_it_and_learns_the_same(
 ) -> None:
     monkeypatch.setattr(record, "name_card", lambda _: CARD)
     for name in ("fast", "slow"):  # else the measured time decides
-        monkeypatch.delitem(gpu_paths.PATHS, name)
+        monkeypatch.delitem(gpu_paths.GPU_PATHS, name)
     options = ("train.noise=0.2", "train.tempo=0.1")
     train(config_of(small_corpus, *options), tmp_path)
     environment = record.read_environment(tmp_path)
@@ -313,7 +307,7 @@ def test_a_card_is_measured_and_a_run_goes_on_with_the_same_path(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("path", [path for path in dispatch.PATHS if path != "eager"])
+@pytest.mark.parametrize("path", [path for path in GPU_PATHS if path != "eager"])
 def test_a_training_on_each_path_learns_what_the_eager_one_does(
     path: str, small_corpus: Path, tmp_path: Path
 ) -> None:

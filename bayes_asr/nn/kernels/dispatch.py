@@ -12,6 +12,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
+from bayes_asr.config.catalogue import GPU_PATHS
 from bayes_asr.nn.kernels.cpu import recurrence as cpu
 from bayes_asr.nn.kernels.reference import fused, scan
 from bayes_asr.nn.kernels.reference.scan import Recurrence
@@ -40,22 +41,15 @@ BACKENDS: tuple[Backend, ...] = (  # the fastest first
     scan,  # torch's operations and autograd, for every cell, and what is exported
 )
 
-PATHS: dict[str, str | None] = {  # of a GPU: the backend to ask first, imported where it is taken
-    "eager": None,
-    "graph": "bayes_asr.nn.kernels.cuda.graph",  # torch's operations as a CUDA graph
-    "triton": "bayes_asr.nn.kernels.triton.recurrence",  # a kernel for each time step
-    "cudnn": "bayes_asr.nn.kernels.cuda.cudnn",  # torch.nn.LSTM and torch.nn.GRU
-}
-
 
 def choose_backend(cell: Cell, weights: Tensor, *, fused: bool, path: str = "eager") -> Backend:
     """The first backend that computes a cell on the device and in the type of its weights.
 
-    fused: take others than the reference. path: one of `PATHS`.
+    fused: take others than the reference. path: one of `GPU_PATHS`.
     """
     if not fused or torch.compiler.is_exporting():
         return scan
-    module = PATHS[path]
-    preferred = () if module is None else (cast(Backend, import_module(module)),)
+    module = GPU_PATHS[path]
+    preferred = (cast(Backend, import_module(module)),) if module else ()
     backends = (*preferred, *BACKENDS)
     return next(backend for backend in backends if backend.supports(cell, weights))
