@@ -29,7 +29,7 @@ from gpu_worker import Job, Settings, Worker
 from peers import GRU, LSTM, PYTORCH_KALDI
 from trained import PRECISIONS, Case, Size
 
-from bayes_asr.nn.kernels.dispatch import PATHS
+from bayes_asr.config.catalogue import GPU_PATHS
 
 PAPER = Size(inputs=50, units=550, layers=4, outputs=(1900, 48))
 TINY = Size(inputs=5, units=8, layers=2, outputs=(7, 3))
@@ -123,7 +123,7 @@ def show(rows: Sequence[Row]) -> None:
     """Print frames a second of every network by every path, and what failed."""
     steps = [row for row in rows if "network" in row]
     keys = ("network", "precision", "batch", "frames", "lengths")
-    columns = [path for path in ("", *PATHS) if any(row["path"] == path for row in steps)]
+    columns = [path for path in ("", *GPU_PATHS) if any(row["path"] == path for row in steps)]
     print(f"{'frames/s':22}{'precision':10}{'batch':>6}{'frames':>7} {'lengths':8}", end="")
     print("".join(f"{path or 'itself':>10}" for path in columns))
     for key in dict.fromkeys(tuple(row[k] for k in keys) for row in steps):
@@ -171,7 +171,7 @@ def parse() -> argparse.Namespace:
     add("--quick", action="store_true", help="the most important cases alone")
     add("--dry", action="store_true", help="tiny networks on a CPU, with a clock that counts")
     add("--units", nargs="+", choices=NETWORKS, help="networks, default all")
-    add("--paths", nargs="+", choices=PATHS, default=list(PATHS))
+    add("--paths", nargs="+", choices=GPU_PATHS, default=list(GPU_PATHS))
     add("--precision", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     add("--batch", type=int, nargs="+", help="sequences, the most important number first")
     add("--frames", type=int, nargs="+", help="of the longest sequence, likewise")

@@ -40,7 +40,7 @@ class UnitRecurrence:
         self.arriving = torch.randn(self.frames.count, *shape[1:], device=device)
 
     def take(self, path: str) -> None:
-        """Compute by a path of `dispatch.PATHS`, from terms of the type that it reads."""
+        """Compute by a path of `GPU_PATHS`, from terms of the type that it reads."""
         self._unit.take(path)
         layer = self.layer
         self._backend = choose_backend(layer.cell, layer.W.weight, fused=True, path=path)

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
+from bayes_asr.config.catalogue import GPU_PATHS
 from bayes_asr.config.merge import load
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels.dispatch import PATHS, choose_backend
+from bayes_asr.nn.kernels.dispatch import choose_backend
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.train import components
 from bayes_asr.train.batch import Batch
@@ -108,10 +109,10 @@ class Unit:
         return [cast(RecurrentLayer, layer) for layer in self.model.layers]
 
     def take(self, path: str) -> None:
-        """Compute by a path of `dispatch.PATHS`."""
+        """Compute by a path of `GPU_PATHS`."""
         for layer in self.layers:
             backend = choose_backend(layer.cell, layer.W.weight, fused=True, path=path)
-            if PATHS[path] not in (None, getattr(backend, "__name__", None)):
+            if GPU_PATHS[path] not in ("", getattr(backend, "__name__", None)):
                 raise UnitError("it does not compute this unit")
             layer.path = path
 
