@@ -33,6 +33,7 @@ UNIT_OPTIONS = (
     "activation_trains",
     "peepholes",
     "cells_per_block",
+    "transitions",
     "smooth",
     "dropped_candidate",
 )
@@ -43,7 +44,8 @@ UNIT_OPTIONS = (
 class UnitKind:
     """A unit and the options that it has.
 
-    cell: its class; forms: classes by the name of the form, that of the paper first; activations,
+    cell: its class; forms: classes by the name of the form, that of the paper first; transitions:
+    classes by what gives the probabilities of a Markov chain, the default first; activations,
     peepholes, smooth, dropped: the values of these options, the default first; none where it has no
     such option. blocks: its class where several memory cells share gates; empty: they cannot.
     probabilistic: whether it computes probabilities, which it can hand on.
@@ -53,6 +55,7 @@ class UnitKind:
     forms: Mapping[str, str] = field(default_factory=dict)
     activations: tuple[str, ...] = ()
     peepholes: tuple[bool, ...] = ()
+    transitions: Mapping[str, str] = field(default_factory=dict)
     smooth: tuple[bool, ...] = ()
     dropped: tuple[str, ...] = ()
     blocks: str = ""
@@ -65,6 +68,7 @@ class UnitKind:
             "form": tuple(self.forms),
             "activation": self.activations,
             "peepholes": self.peepholes,
+            "transitions": tuple(self.transitions),
             "smooth": self.smooth,
             "dropped_candidate": self.dropped,
         }
@@ -153,7 +157,15 @@ UNITS = {
     "torch-lstm": UnitKind("nn.units.gated:TorchLSTM"),
     "mgu": UnitKind("nn.units.gated:MGU", activations=_list_activations("tanh")),
     "minimal-gru": UnitKind("nn.units.gated:MinimalGRU", activations=_list_activations("tanh")),
-    "ubru": UnitKind("nn.units.unitwise:UBRU", smooth=(False, True), probabilistic=True),
+    "ubru": UnitKind(
+        "nn.units.unitwise:UBRU",
+        transitions={
+            "trained": "nn.units.unitwise:UBRU",
+            "from-input": "nn.units.unitwise:GatedUBRU",
+        },
+        smooth=(False, True),
+        probabilistic=True,
+    ),
     "mlp": UnitKind(
         "nn.units.bayesian:MLP", activations=(*_list_activations("tanh"), "log-softmax")
     ),

@@ -42,6 +42,7 @@ class ModelConfig:
     activation_trains: tuple[str, ...]
     peepholes: bool
     cells_per_block: Annotated[int, Within(1, 1000)] | None
+    transitions: Literal["trained", "from-input"] | None
     smooth: bool
     dropped_candidate: Literal["zero", "half", "mean"] | None
     layers: Annotated[int, Within(1, 100)]
@@ -93,7 +94,7 @@ class ModelConfig:
         ):  # whose options are not of that unit
             plain = {"form": None, "activation": None, "activation_trains": ()}
             options |= plain | {"peepholes": False, "cells_per_block": None}
-            options |= {"smooth": False, "dropped_candidate": None}
+            options |= {"transitions": None, "smooth": False, "dropped_candidate": None}
         layer = complete(replace(self, **options), described_options, without=excluded)
         if isinstance(layer.units, tuple):
             raise InputError(f"units is {list(layer.units)}; a layer has one number of units")

@@ -19,7 +19,7 @@ def places() -> Iterator[str]:
     yield from (optimizer.function for optimizer in catalogue.OPTIMIZERS.values())
     yield from (schedule.function for schedule in catalogue.SCHEDULES.values())
     for unit in catalogue.UNITS.values():
-        yield from (unit.cell, *unit.forms.values())
+        yield from (unit.cell, *unit.forms.values(), *unit.transitions.values())
 
 
 @pytest.mark.parametrize("where", dict.fromkeys(places()))
@@ -31,9 +31,10 @@ def test_what_is_named_is_there(where: str) -> None:
 def test_units_are_what_is_said_of_them(name: str) -> None:
     unit, cell = catalogue.UNITS[name], find_cell(name, {})
     assert cell.probabilistic == unit.probabilistic
-    assert not unit.forms or unit.cell == next(iter(unit.forms.values()))
+    for classes in (unit.forms, unit.transitions):
+        assert not classes or unit.cell == next(iter(classes.values()))
     taken = inspect.signature(cell.__init__).parameters.keys() - {"self", "units", "sets"}
-    assert unit.options.keys() - {"form"} <= taken
+    assert unit.options.keys() - {"form", "transitions"} <= taken
     assert ("activation" in taken) == bool(unit.activations)
 
 

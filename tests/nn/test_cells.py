@@ -11,9 +11,10 @@ from scipy.special import expit, log_expit
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
+from bayes_asr.nn.norm import NORMS
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.cell import build_cell, find_cell
-from tests.support.nn_units import UNITS, batch, layer, name
+from tests.support.nn_units import UNITS, batch, layer, name, recurrent_layer
 
 Array = np.ndarray
 T = 12
@@ -355,20 +356,28 @@ def test_softplus_sharpened_is_relu() -> None:
 
 
 @pytest.mark.parametrize("size", [1.0, 50.0, 1e3])
+@pytest.mark.parametrize("transitions", ["trained", "from-input"])
 @pytest.mark.parametrize("smooth", [False, True])
-def test_unit_wise_unit_is_the_enumerated_markov_chain(size: float, smooth: bool) -> None:
-    net, x = single("ubru", smooth=smooth)
+def test_unit_wise_unit_is_the_enumerated_markov_chain(
+    size: float, transitions: str, smooth: bool
+) -> None:
+    net, x = single("ubru", transitions=transitions, smooth=smooth)
     frames = 7
     x = x[:frames]
     with torch.no_grad():
         net.W.weight.mul_(size)
         net.W.bias.mul_(size)
-        a = net.W(x).numpy()
-        stay, enter = (torch.sigmoid(p)[0].numpy() for p in (net.cell.stay, net.cell.enter))
+        *logits, a = net.W(x).unflatten(1, (net.cell.gates, -1)).numpy().swapaxes(0, 1)
+    if transitions == "from-input":  # gates that begin at 0.88 and 0.12
+        stay, enter = logits[0] + 2, logits[1] - 2
+    else:
+        stay, enter = (
+            np.tile(p.detach().numpy(), (frames, 1)) for p in (net.cell.stay, net.cell.enter)
+        )
     paths = np.array(np.meshgrid(*[[0, 1]] * (frames + 1), indexing="ij")).reshape(frames + 1, -1)
     for unit in range(4):
-        to_present = np.where(paths[:-1] == 1, stay[unit], enter[unit])
-        moves = np.log(np.where(paths[1:] == 1, to_present, 1 - to_present))
+        to_present = np.where(paths[:-1] == 1, stay[:, unit, None], enter[:, unit, None])
+        moves = log_expit(np.where(paths[1:] == 1, to_present, -to_present))
         evidence = a[:, unit, None] * paths[1:]
         for t in range(frames):
             seen = frames if smooth else t + 1
@@ -442,3 +451,19 @@ def test_what_a_unit_does_not_know_is_refused_with_what_it_knows(
 def test_units_without_probabilities_hand_none_on() -> None:
     with pytest.raises(InputError, match="li-gru computes no probabilities"):
         layer(unit="li-gru", hand_on="prob")
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("smooth", [False, True])
+def test_gates_begin_where_trained_transitions_do(norm: str, smooth: bool) -> None:
+    """Behind every norm, shared by gates or not; the norm of a gate that reads nothing is 0."""
+    trained, gated = (
+        recurrent_layer(3, 4, "ubru", {"transitions": t, "smooth": smooth}, norm=norm).double()
+        for t in ("trained", "from-input")
+    )
+    with torch.no_grad():
+        for theirs, mine in zip(trained.W.parameters(), gated.W.parameters(), strict=True):
+            of_gates = mine.zero_().view(2, 3, 4, -1)  # sets, gates, units
+            of_gates[:, 2] = theirs.view(2, 4, -1)
+    x, frames = batch()
+    torch.testing.assert_close(gated(x, frames), trained(x, frames), rtol=0, atol=1e-12)

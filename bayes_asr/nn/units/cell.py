@@ -260,6 +260,7 @@ def find_cell(unit: str, options: Mapping[str, Any]) -> type[Cell]:
     """Return the class of a unit with these options; InputError for what is not known."""
     entry = check_unit(unit, options)
     path = entry.forms.get(options.get("form", ""), entry.cell)
+    path = entry.transitions.get(options.get("transitions", ""), path)
     if options.get("cells_per_block", 1) > 1:
         path = entry.blocks
     cell: type[Cell] = find(path)
@@ -269,7 +270,9 @@ def find_cell(unit: str, options: Mapping[str, Any]) -> type[Cell]:
 def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> Cell:
     """Return the cell `unit` with its options, for `units` units and `sets` sets of weights."""
     cell = find_cell(unit, options)
-    arguments = {name: value for name, value in options.items() if name != "form"}
+    # These two have chosen the class.
+    excluded = ("form", "transitions")
+    arguments = {name: value for name, value in options.items() if name not in excluded}
     if arguments.get("cells_per_block") == 1:  # each has gates of its own
         del arguments["cells_per_block"]
     activations = check_unit(unit, options).activations

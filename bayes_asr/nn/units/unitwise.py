@@ -6,6 +6,7 @@ p(x|present) / p(x|absent). Everything is computed with log-odds: no probability
 and inputs of any size are exact.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -13,47 +14,50 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from bayes_asr.nn.layer import State
-from bayes_asr.nn.units.cell import Cell, apply_mask
+from bayes_asr.nn.units.cell import Cell, Partials, apply_mask
+
+FIRST_LOGIT = 2.0
+r"""p_1 begins at \sigma(2) = 0.88 and p_2 at \sigma(-2) = 0.12; a unit whose two are equal has no
+memory."""
 
 
-class UBRU(Cell):
-    r"""h_t = logit P(present | x_1..x_t) = a + logit(p_1 P_{t-1} + p_2 (1 - P_{t-1})), P_0 = 1/2.
+def predict(h: Tensor, stay: Tensor, enter: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithms of p_1 e^h + p_2 and (1 - p_1) e^h + 1 - p_2, whose difference is the logit of the
+    prediction.
 
-    smooth: h_t = logit P(present | x_1..x_T), by the backward pass over what is still to come.
-    p_1 = \sigma(stay) and p_2 = \sigma(enter) are trained; they start at 0.88 and 0.12, since a
-    unit whose two are equal has no memory.
+    h: log-odds of the feature at the frame before; stay, enter: logits of p_1 and p_2.
+    """
+    return (
+        torch.logaddexp(logsigmoid(stay) + h, logsigmoid(enter)),
+        torch.logaddexp(logsigmoid(-stay) + h, logsigmoid(-enter)),
+    )
+
+
+def look_back(u: Tensor, stay: Tensor, enter: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithms of p_1 e^u + 1 - p_1 and p_2 e^u + 1 - p_2, whose difference is the message to the
+    frame before.
+
+    u: log-odds that a frame and those after it add to those of the feature there.
+    """
+    return (
+        torch.logaddexp(logsigmoid(stay) + u, logsigmoid(-stay)),
+        torch.logaddexp(logsigmoid(enter) + u, logsigmoid(-enter)),
+    )
+
+
+class MarkovChain(Cell):
+    """A cell whose state is the log-odds of a feature; the next layer reads its log-probability.
+
+    smooth: whether later frames count too, by `backward_message`.
     Dropout multiplies a: a dropped frame tells nothing about the feature.
     """
 
-    kernel: ClassVar = "ubru"
     recurrent = False
     probabilistic = True
 
     def __init__(self, units: int, sets: int, *, smooth: bool = False) -> None:
         super().__init__(units, sets)
-        self.stay = nn.Parameter(torch.full((sets, units), 2.0))
-        self.enter = nn.Parameter(torch.full((sets, units), -2.0))
         self.smooth = smooth
-
-    def coefficients(self) -> Tensor:
-        r"""Return u, v and w [sets, 3, H] of h_t = a + w + softplus(h_{t-1} + u) - softplus(h_{t-1}
-        + v).
-        """
-        # p_2 and 1 - p_2 are taken out of the logarithms of `forward`; their ratio is e^enter.
-        u = logsigmoid(self.stay) - logsigmoid(self.enter)
-        v = logsigmoid(-self.stay) - logsigmoid(-self.enter)
-        return torch.stack((u, v, self.enter), 1)
-
-    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
-        """Return the log-odds after a frame."""
-        # log(p_1 e^h + p_2) - log((1 - p_1) e^h + 1 - p_2) is the logit of the prediction.
-        present = torch.logaddexp(logsigmoid(self.stay) + state[0], logsigmoid(self.enter))
-        absent = torch.logaddexp(logsigmoid(-self.stay) + state[0], logsigmoid(-self.enter))
-        return (apply_mask(a.squeeze(-2), mask) + present - absent,)
-
-    def backward_message(self) -> Cell | None:
-        """Return the recurrence that smoothing adds."""
-        return BackwardMessage(self.stay, self.enter) if self.smooth else None
 
     def probability(self, h: Tensor) -> Tensor:
         """Probability that the feature is present."""
@@ -62,6 +66,39 @@ class UBRU(Cell):
     def hand_on(self, h: Tensor) -> Tensor:
         """Logarithm of the probability."""
         return logsigmoid(h)
+
+
+class UBRU(MarkovChain):
+    r"""h_t = logit P(present | x_1..x_t) = a + logit(p_1 P_{t-1} + p_2 (1 - P_{t-1})), P_0 = 1/2.
+
+    smooth: h_t = logit P(present | x_1..x_T), by the backward pass over what is still to come.
+    p_1 = \sigma(stay) and p_2 = \sigma(enter) of each unit are trained.
+    """
+
+    kernel: ClassVar = "ubru"
+
+    def __init__(self, units: int, sets: int, *, smooth: bool = False) -> None:
+        super().__init__(units, sets, smooth=smooth)
+        self.stay = nn.Parameter(torch.full((sets, units), FIRST_LOGIT))
+        self.enter = nn.Parameter(torch.full((sets, units), -FIRST_LOGIT))
+
+    def coefficients(self) -> Tensor:
+        r"""Return u, v and w [sets, 3, H] of h_t = a + w + softplus(h_{t-1} + u) - softplus(h_{t-1}
+        + v).
+        """
+        # p_2 and 1 - p_2 are taken out of the logarithms of `predict`; their ratio is e^enter.
+        u = logsigmoid(self.stay) - logsigmoid(self.enter)
+        v = logsigmoid(-self.stay) - logsigmoid(-self.enter)
+        return torch.stack((u, v, self.enter), 1)
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the log-odds after a frame."""
+        present, absent = predict(state[0], self.stay, self.enter)
+        return (apply_mask(a.squeeze(-2), mask) + present - absent,)
+
+    def backward_message(self) -> Cell | None:
+        """Return the recurrence that smoothing adds."""
+        return BackwardMessage(self.stay, self.enter) if self.smooth else None
 
 
 class BackwardMessage(Cell):
@@ -91,8 +128,81 @@ class BackwardMessage(Cell):
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return d and u after a frame."""
-        u = state[1]
-        present = torch.logaddexp(logsigmoid(self.stay) + u, logsigmoid(-self.stay))
-        absent = torch.logaddexp(logsigmoid(self.enter) + u, logsigmoid(-self.enter))
+        present, absent = look_back(state[1], self.stay, self.enter)
         d = present - absent
         return d, d + apply_mask(a.squeeze(-2), mask)
+
+
+class GatedUBRU(MarkovChain):
+    r"""`UBRU` whose p_1 = \sigma(s) and p_2 = \sigma(n) are gates, of each frame.
+
+    s = 2 + W_s x + b_s and n = -2 + W_n x + b_n, so that they begin where those of `UBRU` do,
+    whatever the norm. The pre-activations are those of s and n, then a. Where p_1 = p_2 the past is
+    forgotten, where p_1 = 1 and p_2 = 0 it is kept.
+    """
+
+    kernel: ClassVar = "ubru-gates"
+    gates = 3
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the log-odds after a frame."""
+        stay, enter, evidence = _gates(a, mask)
+        present, absent = predict(state[0], stay, enter)
+        return (evidence + (present - absent),)
+
+    def partials(
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        stay, enter, evidence = _gates(a, mask)
+        p_1, p_2 = stay.sigmoid(), enter.sigmoid()
+        # The shares of a feature that was there before in the odds that it is there and that not.
+        present = torch.sigmoid(logsigmoid(stay) + previous[0] - logsigmoid(enter))
+        absent = torch.sigmoid(logsigmoid(-stay) + previous[0] - logsigmoid(-enter))
+        by_stay = present * (1 - p_1) + absent * p_1
+        by_enter = (1 - present) * (1 - p_2) + (1 - absent) * p_2
+        by_evidence = apply_mask(torch.ones_like(evidence), mask)
+        return [torch.stack((by_stay, by_enter, by_evidence), -2)], [[present - absent]]
+
+    def backward_message(self) -> Cell | None:
+        """Return the recurrence that smoothing adds."""
+        return GatedBackwardMessage(self.gate_size, 1) if self.smooth else None
+
+
+class GatedBackwardMessage(Cell):
+    """`BackwardMessage` of gates: d_t reads p_1, p_2 and a of the frame after t.
+
+    Its states are d, and the message of a frame to the one before, which is the next d.
+    """
+
+    kernel: ClassVar = "ubru-gates-later"
+    gates = 3
+    states = 2
+    recurrent = False
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return d of a frame and its message."""
+        stay, enter, evidence = _gates(a, mask)
+        d = state[1].clone()  # loops of exporters hand back no tensor that they are given
+        present, absent = look_back(d + evidence, stay, enter)
+        return d, present - absent
+
+    def partials(
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        stay, enter, evidence = _gates(a, mask)
+        u = previous[1] + evidence
+        # The probabilities of the feature at the frame where it was and was not there before.
+        present, absent = torch.sigmoid(stay + u), torch.sigmoid(enter + u)
+        by_u = present - absent
+        by_gate = torch.stack(
+            (present - stay.sigmoid(), enter.sigmoid() - absent, apply_mask(by_u, mask)), -2
+        )
+        return [torch.zeros_like(a), by_gate], [[None, torch.ones_like(u)], [None, by_u]]
+
+
+def _gates(a: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The logits of p_1 and p_2, and the evidence with dropout, out of [n, D, 3, H]."""
+    stay, enter, evidence = a.unbind(-2)
+    return stay + FIRST_LOGIT, enter - FIRST_LOGIT, apply_mask(evidence, mask)

@@ -162,7 +162,7 @@ def _check_inputs(
     if (V is not None, len(coefficients_SPH)) != (unit.recurs, bool(P)):
         raise ValueError(f"{kernel} has {unit.recurs} V and {P} coefficients")
     # Weights and terms are those of each direction, or shared by both.
-    sets = len(coefficients_SPH[0] if V is None else V)
+    sets = _sets(V, *coefficients_SPH)
     for number, what in ((sets, "weights"), (S, "terms")):
         if number not in (1, D):
             raise ValueError(f"there are {number} sets of {what} for {D} directions")
@@ -174,6 +174,11 @@ def _check_inputs(
         "mask": None if mask_BDH is None else require("mask", mask_BDH, sizes),
         "initial": tuple(require("initial", s, sizes) for s in initial_BDH),
     }
+
+
+def _sets(*weights: Tensor | None) -> int:
+    """The number of sets of recurrent weights and coefficients; 1 where a unit has neither."""
+    return next((len(tensor) for tensor in weights if tensor is not None), 1)
 
 
 def _job(call: KernelCall, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +204,7 @@ def _job(call: KernelCall, inputs: dict[str, Any]) -> dict[str, Any]:
         "G": unit.gates,
         "P": P,
         "E": P + unit.extras,
-        "sets": len(coefficients if V is None else V),
+        "sets": _sets(V, coefficients),
         "backwards": torch.tensor(backwards, dtype=torch.int64),
         **{name: torch.tensor(values, dtype=torch.int64) for name, values in members.items()},
     }

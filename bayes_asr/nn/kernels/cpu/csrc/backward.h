@@ -139,6 +139,17 @@ class Backward : public Sweep<Store, BackwardPlace<Store>, Backward<Store>> {
     }
   };
 
+  // The second state comes of the first, which was the second before.
+  struct GatedLaterBack {
+    static void At(const Backward &f, const Place &at, int64_t unit, Vec) {
+      const Vec g = Carry(at, unit);
+      for (int gate = 0; gate < 3; ++gate) {
+        f.Emit(at, unit, gate, at.fed, gate, f.Slope(at, unit, gate) * g);
+      }
+      SetCarry(at, unit, f.Extra(at, unit, 0) * g + f.Arriving(at, unit));
+    }
+  };
+
   struct GruBack {
     static void At(const Backward &f, const Place &at, int64_t unit, Vec through) {
       const Vec g = through + Carry(at, unit) + f.Arriving(at, unit);

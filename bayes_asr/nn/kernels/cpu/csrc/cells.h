@@ -268,6 +268,48 @@ struct ChainLater {
   }
 };
 
+constexpr float kFirstLogit = 2.0f;
+
+// Chain whose two probabilities are gates, which come as logits before the evidence.
+struct GatedChain {
+  static constexpr int kGates = 3, kSummed = 3, kStates = 1, kInner = 0, kExtras = 1;
+  static constexpr int kCoefficients = 0;
+  static constexpr bool kRecurs = false;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *, Vec *slopes, Vec *extras) {
+    const Vec stay = a[0] + kFirstLogit, enter = a[1] - kFirstLogit;
+    const Logistic p1(stay), p2(enter);
+    const Vec tails = Log1p(p2.exp) - Log1p(p1.exp);
+    const Vec p[] = {Below0(stay) - Below0(enter) + tails, Above0(enter) - Above0(stay) + tails,
+                     enter};
+    Vec by[4];
+    s[0] = a[2] * m + ChainStep(s[0], p, by);
+    slopes[0] = by[0] * p1.of_minus - by[1] * p1.of;
+    slopes[1] = (1.0f - by[0]) * p2.of_minus + (1.0f + by[1]) * p2.of;
+    slopes[2] = m;
+    extras[0] = by[3];
+  }
+};
+
+// The states are what later frames tell, and with it the frame, the one before.
+struct GatedChainLater {
+  static constexpr int kGates = 3, kSummed = 3, kStates = 2, kInner = 0, kExtras = 1;
+  static constexpr int kCoefficients = 0;
+  static constexpr bool kRecurs = false;
+  static INLINE void Next(const Vec *a, Vec *s, Vec m, const Vec *, Vec *slopes, Vec *extras) {
+    const Vec stay = a[0] + kFirstLogit, enter = a[1] - kFirstLogit;
+    const Logistic p1(stay), p2(enter);
+    const Vec tails = Log1p(p2.exp) - Log1p(p1.exp);
+    const Vec p[] = {stay, enter, Above0(enter) - Above0(stay) + tails};
+    Vec by[4];
+    s[0] = s[1];
+    s[1] = ChainStep(a[2] * m + s[0], p, by);
+    slopes[0] = by[0] - p1.of;
+    slopes[1] = p2.of + by[1];
+    slopes[2] = by[3] * m;
+    extras[0] = by[3];
+  }
+};
+
 // The units: name for Python, cell with the activation F, way back (backward.h).
 #define FOR_UNITS(ROW)                                 \
   ROW("rnn", Rnn<F>, RnnBack)                          \
@@ -281,7 +323,9 @@ struct ChainLater {
   ROW("mgu", Mgu<F>, OneGateBack)                      \
   ROW("minimal-gru", MinimalGru<F>, OneGateBack)       \
   ROW("ubru", Chain, MixingBack<1>)                    \
-  ROW("ubru-later", ChainLater, LaterBack)
+  ROW("ubru-later", ChainLater, LaterBack)             \
+  ROW("ubru-gates", GatedChain, MixingBack<3>)         \
+  ROW("ubru-gates-later", GatedChainLater, GatedLaterBack)
 
 // The activations: name for Python, function.
 #define FOR_ACTIVATIONS(ROW)         \
@@ -306,7 +350,7 @@ constexpr int kHeld = Cell::kStates + Cell::kInner;
 template <class Cell>
 constexpr UnitRow UnitOf(const char *name) {
   constexpr int kTogether = Cell::kGates - kResets<Cell>;  // gates of a product
-  static_assert(kTogether == 1 || kTogether == 2 || kTogether == kMaxGates, "a panel has pairs");
+  static_assert(kTogether <= kMaxGates, "a panel has a vector for each gate");
   static_assert(Cell::kStates <= kMaxStates && kHeld<Cell> <= kMaxHeld, "");
   return {name,          Cell::kGates,         Cell::kStates,
           Cell::kExtras, Cell::kCoefficients, kResets<Cell>, Cell::kRecurs};

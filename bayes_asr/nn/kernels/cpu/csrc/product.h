@@ -15,8 +15,7 @@ constexpr int kTile = kMaxGates;  // vectors of a panel, at most
 constexpr int kPair = 2;          // vectors that are read at a time
 
 // A matrix of K rows: element (k, unit of gate g) is `k * row + g * gate + unit * column` numbers
-// behind the first, plus `set` for the weights of another direction.  gates: 1, 2 or 4, so that a
-// panel has whole pairs.
+// behind the first, plus `set` for the weights of another direction.
 // The numbers are float32 or those of the product.  column is 1, or row is where they are float32,
 // unless there is one row or unit.
 struct Source {
@@ -28,9 +27,8 @@ template <class Store>
 class Packed {
  public:
   Packed(const Source &source, int64_t sets) : source_(source), sets_(sets) {
-    vectors_ = source.gates == 1 ? kPair : source.gates;
-    const int64_t a_panel = LANES * vectors_ / source.gates;
-    panels_ = (source.units + a_panel - 1) / a_panel;
+    vectors_ = (static_cast<int>(source.gates) + kPair - 1) / kPair * kPair;
+    panels_ = (source.units + units() - 1) / units();
     words_ = (source.K + Store::kPerWord - 1) / Store::kPerWord;
     data_ = Buffer<uint32_t>(sets * panels_ * vectors_ * words_ * LANES, kUnset);
   }
@@ -41,7 +39,7 @@ class Packed {
   int64_t words() const { return words_; }
   int vectors() const { return vectors_; }
   int gates() const { return static_cast<int>(source_.gates); }
-  int64_t units() const { return LANES * vectors_ / source_.gates; }  // of a panel
+  int64_t units() const { return vectors_ / source_.gates * LANES; }  // of a panel
   // Whether the second vector of a pair is zeros.
   bool is_half(int64_t p) const {
     return source_.gates == 1 && source_.units - p * units() <= LANES;
