@@ -190,8 +190,9 @@ list_times >&2
 if ((stop_stage >= 7)); then
     {
         [[ -z ${activation:-} ]] || advise "$activation" 'in each new shell, before bayes-asr'
-        # Whose features can be made of a new file; Kaldi's and fMLLR cannot.
-        if [[ $recogniser != classify && ($alignments == @(prepared|without_gmm) || $features == fbank) ]]; then
+        # Whose features can be made of a new file: not Kaldi's, and not those that a corpus has in place of sound.
+        if [[ $recogniser != classify && ($alignments == @(prepared|without_gmm) || $features == fbank ||
+            $alignments == gmm && -f $out/data/train/wav.scp) ]]; then
             advise "bayes-asr transcribe $(from_here "$out/$system/seed1") FILE..." 'the words of recordings'
         fi
         echo "Open $(from_here "$report/report.html") in a browser"

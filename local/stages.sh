@@ -61,19 +61,54 @@ end_command() {
     kill -TERM "$(jobs -p %%)" 2>/dev/null || true
 }
 
-# stamp FILE... -- COMMAND...: a command and, one a line, its files that exist, with size and time in nanoseconds.
+# stamp PROGRAM FILE... -- COMMAND...: a command and, one a line, what PROGRAM prints of its files that exist.
 stamp() {
-    local files=()
+    local program=$1 files=()
+    shift
     while [[ $1 != -- ]]; do
         [[ ! -e $1 ]] || files+=("$1")
         shift
     done
     printf '%s ' "${*:2}"
-    if ((${#files[@]})); then
-        stat --dereference --printf '%n %s %.9Y\n' -- "${files[@]}" | sed 's/\.\([0-9]*\)$/\1/'
-    else
-        echo
-    fi
+    if ((${#files[@]})); then "$program" "${files[@]}"; else echo; fi
+}
+
+# mtimes FILE...: the size of each, and its time in nanoseconds.
+mtimes() {
+    stat --dereference --printf '%n %s %.9Y\n' -- "$@" | sed 's/\.\([0-9]*\)$/\1/'
+}
+
+# contents FILE... -- COMMAND...: the stamp of checksums, which says the same of a copy of $out.
+contents() {
+    local text
+    text=$(stamp cksum "$@")
+    [[ -z ${out:-} ]] || text=${text//"$out"/OUT}
+    echo "$text"
+}
+
+# is_complete DONE FILE... -- COMMAND...: succeeds if the command and its files are what they were when DONE was written.
+# Times tell, as a file may stand for others that were made with it; but in a copy, where all are new, contents do.
+is_complete() {
+    local times sums=${1%.done}.sums inode copied
+    [[ -z $force && -f $1 ]] || return
+    times=$(stamp mtimes "${@:2}")
+    [[ $(<"$1") != "$times" ]] || return 0
+    [[ -f $sums ]] || return
+    { read -r inode && copied=$(cat); } <"$sums"
+    [[ $inode != "$(inode_of "$1")" && $copied == "$(contents "${@:2}")" ]] || return
+    write_stamps "$@"
+}
+
+# write_stamps DONE FILE... -- COMMAND...: write DONE and, beside it, by what a copy of it is known.
+write_stamps() {
+    stamp mtimes "${@:2}" >"$1.new"
+    { inode_of "$1.new" && contents "${@:2}"; } >"${1%.done}.sums"
+    mv "$1.new" "$1"
+}
+
+# inode_of FILE: its number, which no copy has.
+inode_of() {
+    stat --printf '%i\n' -- "$1"
 }
 
 # run_stage STAGES NAME FOLDER [FILE...] -- COMMAND...: run the command of a stage (`3`) or of several (`0-2`), if
@@ -90,7 +125,7 @@ run_stage() {
     shift
     ((first <= ${stop_stage:?} && last >= ${stage:?})) || return 0
     mkdir -p "${log%/*}"
-    if ((${#files[@]})) && [[ -z $force && -f $done && $(<"$done") == "$(stamp "${files[@]}" -- "$@")" ]]; then
+    if ((${#files[@]})) && is_complete "$done" "${files[@]}" -- "$@"; then
         echo "$title: complete"
         return
     fi
@@ -104,8 +139,7 @@ run_stage() {
     [[ -n ${seconds_of[${title%%_*}]:-} ]] || titles+=("${title%%_*}")
     ((seconds_of[${title%%_*}] += SECONDS - start, 1))
     if ((${#files[@]})); then
-        stamp "${files[@]}" -- "$@" >"$done.new"
-        mv "$done.new" "$done"
+        write_stamps "$done" "${files[@]}" -- "$@"
     fi
 }
 

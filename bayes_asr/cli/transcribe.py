@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--one-speaker",
         action="store_true",
-        help="normalise over all files together, where the run normalises by speaker",
+        help="normalise over and adapt to all files together, where the run does so by speaker",
     )
     parser.add_argument("--lmwt", type=lm_weight, help="LM weight; default: that chosen on dev")
     parser.add_argument(
@@ -73,8 +73,9 @@ def run(args: argparse.Namespace) -> None:
     for message in refused:
         LOGGER.error("%s", message)
     if refused:
+        silent = len(args.files) - len(transcripts)
         raise InputError(
-            f"nothing was heard in {len(refused)} of {len(args.files)} files, named above; the"
+            f"nothing was heard in {silent} of {len(args.files)} files, named above; the"
             " others are complete"
         )
 

@@ -7,7 +7,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.forward.average import AveragedNetwork
 from bayes_asr.decode.forward.interface import Output
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load_any
-from bayes_asr.decode.transcribe import Streams, Transcript, compute_features
+from bayes_asr.decode.recordings import Streams
+from bayes_asr.decode.transcribe import Transcript, compute_features
 from bayes_asr.decode.transcribe import transcribe as transcribe_files
 
 
@@ -44,8 +45,8 @@ def transcribe(
 ) -> list[Transcript]:
     """Words of sound files with times and confidences, as `bayes-asr transcribe`.
 
-    one_speaker: all files are of one, whose statistics normalise them. InputError that names the
-    files in which nothing can be heard.
+    one_speaker: all files are of one, whose statistics and transform they share. InputError that
+    names the files in which nothing can be heard.
     """
     transcripts, refused = transcribe_files(Path(run), [*map(Path, files)], one_speaker=one_speaker)
     if refused:

@@ -1,8 +1,8 @@
 """From sound to words with times: front end, network and search of a run in a row."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,9 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
-from bayes_asr.data.features.front_end import FEATURES, cmvn_statistics
-from bayes_asr.data.sound.audio import Channel, bring_to_rate, load_library, read_audio
-from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
+from bayes_asr.data.features.front_end import cmvn_statistics
+from bayes_asr.data.sound.audio import Channel, load_library
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.align.utterance import align_utterance, word_spans
@@ -22,6 +22,7 @@ from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
+from bayes_asr.decode.recordings import RecordingFrontEnd, Streams
 from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
@@ -40,9 +41,6 @@ from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 TAIL = 0.05  # of the attention for a label: the share before its begin, and after its end
-
-Streams = Mapping[str, np.ndarray]
-"""Features, or statistics of a speaker, by stream."""
 
 
 @dataclass(frozen=True)
@@ -178,32 +176,36 @@ def transcribe(
     """Recognise the words of sound files by the best network of `run`; - is standard input.
 
     Returns transcripts, and a line for each file in which nothing can be recognised. Sound of
-    another rate than the front end's is resampled, with a warning. Where the run normalises by
-    speaker, each file is one, or all are if `one_speaker`. channel: of several, counted from 0, or
-    their mean. `graph`: another folder than the run's. `weights`: LM weight and insertion penalty,
-    otherwise those that dev chose with this graph, or those of the search where it did not. Runs
-    with a decoder have neither. InputError for a run that is not complete, or whose features the
-    front end cannot make.
+    another rate than the front end's is resampled, with a warning. Where the run normalises by or
+    adapts to the speaker, each file is one, or all are if `one_speaker`. channel: of several,
+    counted from 0, or their mean. `graph`: another folder than the run's. `weights`: LM weight and
+    insertion penalty, otherwise those that dev chose with this graph, or those of the search where
+    it did not. Runs with a decoder have neither. InputError for a run that is not complete, or
+    whose features the front end cannot make.
     """
     load_library()
     config = read_configuration(run)
     network = load_generator(run) if task_of(config).recogniser == "generate" else load(run)
-    analyses = {name: _make_analysis(run, name, network, config) for name in network.front_ends}
+    front_end = RecordingFrontEnd.open(run, network.front_ends, config)
     recogniser = _make_recogniser(run, network, config, weights, graph)
     refused: list[str] = []
-    sounds = []
+    recordings = []
     for file in files:
         with _collect_errors(refused):
-            sounds.append(_compute_features(str(file), analyses, channel))
+            recordings.append(front_end.read(str(file), channel))
     # All files are read first: statistics of one speaker are those of all of them.
-    for name, front_end in network.front_ends.items():
-        if front_end.cmvn != "none" and sounds:
-            _normalise(name, front_end.cmvn, sounds, one_speaker=one_speaker)
+    speakers = [recordings] if one_speaker and recordings else [[sound] for sound in recordings]
     transcripts = []
-    for sound in sounds:
+    if speakers:
+        together = f"all {len(recordings)} files as of one speaker"
+        front_end.describe_speakers(together if one_speaker else "each file by itself")
+    for sounds in speakers:
         with _collect_errors(refused):
-            words = recogniser.recognise(sound.file, sound.features, sound.statistics)
-            transcripts.append(Transcript(sound.file, round(sound.seconds, 3), words))
+            front_end.adapt(sounds)
+            for sound in sounds:
+                with _collect_errors(refused):
+                    words = recogniser.recognise(sound.file, sound.features, sound.statistics)
+                    transcripts.append(Transcript(sound.file, round(sound.seconds, 3), words))
     return transcripts, refused
 
 
@@ -214,9 +216,10 @@ def compute_features(
 
     Made as those that `run` was trained on; its network takes both. InputError as of `transcribe`.
     """
-    config, network = read_configuration(run), load(run)
-    analyses = {name: _make_analysis(run, name, network, config) for name in network.front_ends}
-    features = _compute_features(str(file), analyses, channel).features
+    front_end = RecordingFrontEnd.open(run, load(run).front_ends, read_configuration(run))
+    recording = front_end.read(str(file), channel)
+    front_end.adapt([recording])
+    features = recording.features
     return features, {name: cmvn_statistics([matrix]) for name, matrix in features.items()}
 
 
@@ -227,86 +230,6 @@ def _collect_errors(refused: list[str]) -> Iterator[None]:
         yield
     except InputError as error:
         refused.append(str(error))
-
-
-@dataclass(frozen=True)
-class _SoundFeatures:
-    """Features [T, F] of a file of so many seconds, and statistics of its speaker, by stream."""
-
-    file: str
-    seconds: float
-    features: Streams
-    statistics: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-def _normalise(
-    name: str, cmvn: str, sounds: Sequence[_SoundFeatures], *, one_speaker: bool
-) -> None:
-    """Add the statistics of a stream to all sounds."""
-    features = [sound.features[name] for sound in sounds]
-    of_all = cmvn_statistics(features) if one_speaker else None
-    for sound, matrix in zip(sounds, features, strict=True):
-        sound.statistics[name] = cmvn_statistics([matrix]) if of_all is None else of_all
-    LOGGER.info(
-        "normalised (%s) over %s",
-        cmvn,
-        f"all {len(sounds)} files as of one speaker" if one_speaker else "each file by itself",
-    )
-
-
-def _compute_features(
-    file: str, analyses: Mapping[str, Analysis], channel: Channel | None
-) -> _SoundFeatures:
-    """Compute the features of all streams, as far as all of them go."""
-    samples, rate = read_audio(file, channel)
-    rates = dict.fromkeys(analysis.sample_rate for analysis in analyses.values())
-    resampled = {target: bring_to_rate(samples, rate, target, file) for target in rates}
-    features = {name: make(resampled[make.sample_rate]) for name, make in analyses.items()}
-    frames = min(map(len, features.values()))
-    if not frames:
-        raise InputError(f"{file}: {len(samples) / rate:.3f} s of sound hold no frame of 0.025 s")
-    # Streams may differ by a frame at the end, where windows have other lengths.
-    features = {name: x[:frames] for name, x in features.items()}
-    return _SoundFeatures(file, len(samples) / rate, features)
-
-
-def _make_analysis(run: Path, name: str, network: LogLikelihoods, config: Config) -> Analysis:
-    """The analysis that makes a stream of sound, or InputError saying what is missing."""
-    front_end = network.front_ends[name]
-    if front_end.subsampling != 1:
-        raise InputError(
-            f"{run}: its stream {name} is of subsampling {front_end.subsampling}, and sound is"
-            " analysed at one rate here: compute its features as those of training were, then"
-            " bayes-asr forward RUN --data --stream and bayes-asr decode"
-        )
-    fields = front_end.sound
-    if fields is None and name != FEATURES:
-        raise InputError(
-            f"{run}: its network also reads the stream {name}, whose features are not of the"
-            " built-in front end (there was no frontend.json beside them when it was trained):"
-            " compute them, then bayes-asr forward RUN --data --stream and bayes-asr decode"
-        )
-    if fields is None:
-        inputs = ", ".join((*config.data.train.features, *config.data.train.features_all_of))
-        raise InputError(
-            f"{run}: its network reads features that are not of the built-in front end (none of"
-            f" {inputs} had a frontend.json when it was trained); if they are Kaldi's fMLLR, what"
-            " is missing to make them of a file is the LDA+MLLT matrix (final.mat) and an fMLLR"
-            " transform of its speaker, which Kaldi estimates: dump such features with Kaldi, then"
-            " bayes-asr forward RUN --data and bayes-asr decode; or train a run on MFCC or fbank"
-        )
-    try:
-        return Analysis(**fields)
-    except TypeError:
-        raise InputError(
-            f"{run / 'best.pt'}: made with a front end of {', '.join(fields)}, which this version"
-            " does not know; train with the version that is to transcribe"
-        ) from None
-    except InputError as error:
-        raise InputError(
-            f"{run / 'best.pt'}: its features cannot be made of sound here: {error}; train a run on"
-            " features that `bayes-asr features` has made"
-        ) from None
 
 
 def _make_recogniser(

@@ -5,20 +5,31 @@ maps gives a second transform on top. With both the lattices are scored anew.
 """
 
 import pickle
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from tempfile import TemporaryFile
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
+from bayes_asr.data.features.front_end import cmvn_statistics
+from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.lattices.aligned import find_times
 from bayes_asr.decode.lattices.posteriors import compute_posteriors
-from bayes_asr.decode.search.embedded import DecodeResult, read_lattice, search_lattice
+from bayes_asr.decode.search.embedded import (
+    DecodeResult,
+    choose_engine,
+    read_lattice,
+    search_lattice,
+)
+from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.workers import Result, record_result
 from bayes_asr.gmm.affine import apply_transform, compose
+from bayes_asr.gmm.features import MODEL, Pipeline, find_unadapted, read_pipeline
 from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr
-from bayes_asr.gmm.models import Models
+from bayes_asr.gmm.models import SEARCH, Models
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.mixtures import Mixtures
@@ -62,32 +73,78 @@ def decode_speaker(
 
     State-level lattices wait on disk for the second transform.
     """
+    with TemporaryFile() as spool:
+        transform = estimate_transform(
+            models, adaptation, speaker, utts, lambda result: pickle.dump(result, spool)
+        )
+        # Pass 3: only the acoustic costs change, so that no third search is needed.
+        spool.seek(0)
+        results = [rescore(models, pickle.load(spool), transform) for _ in utts]  # noqa: S301 - ours
+    return results, transform
+
+
+def estimate_transform(
+    models: Models,
+    adaptation: Adaptation,
+    speaker: str,
+    utts: Iterable[str],
+    keep: Callable[[FirstPassResult], object],
+) -> np.ndarray:
+    """The transform float32 [D, D+1] of a speaker by two searches; `keep` gets those of the second.
+
+    The identity, with a warning, where there is too little speech. InputError, naming the speaker,
+    as in `estimate_fmllr`.
+    """
     # Pass 1: the speaker-independent model and a narrow beam.
     source = f"{models.job.loglikes}: {speaker}"
     statistics = FmllrStatistics.zeros(models.mixtures.dim)
     for utt in utts:
         accumulate_unadapted(models, adaptation, utt, statistics)
     first_transform = _estimate(statistics, adaptation, source)
-    # Pass 2: features with the first transform; its lattices are pickled, one after the other.
+    # Pass 2: features with the first transform.
     statistics = FmllrStatistics.zeros(models.mixtures.dim)
-    with TemporaryFile() as spool:
-        for utt in utts:
-            pickle.dump(
-                accumulate_adapted(models, adaptation, utt, first_transform, statistics), spool
-            )
-        second_transform = _estimate(statistics, adaptation, source)
-        if statistics.count <= adaptation.min_count:
-            LOGGER.warning(
-                "%s: %.0f frames of speech, and a transform takes more than %g: not adapted",
-                source,
-                statistics.count,
-                adaptation.min_count,
-            )
-        transform = compose(second_transform, first_transform, affine=True)
-        # Pass 3: only the acoustic costs change, so that no third search is needed.
-        spool.seek(0)
-        results = [rescore(models, pickle.load(spool), transform) for _ in utts]  # noqa: S301 - ours
-    return results, transform
+    for utt in utts:
+        keep(accumulate_adapted(models, adaptation, utt, first_transform, statistics))
+    second_transform = _estimate(statistics, adaptation, source)
+    if statistics.count <= adaptation.min_count:
+        LOGGER.warning(
+            "%s: %.0f frames of speech, and a transform takes more than %g: not adapted",
+            source,
+            statistics.count,
+            adaptation.min_count,
+        )
+    return compose(second_transform, first_transform, affine=True)
+
+
+@dataclass(frozen=True)
+class SpeakerAdapter:
+    """fMLLR of speakers whose cepstra are at hand, by the models and the graph of a folder.
+
+    pipeline: from cepstra to the features of `models` that no speaker's transform has mapped.
+    """
+
+    pipeline: Pipeline
+    models: Models
+    adaptation: Adaptation
+
+    @classmethod
+    def open(cls, model_dir: Path) -> "SpeakerAdapter":
+        """Read the models of a folder, and its graph, with which its recipe decoded."""
+        job = DecodeJob(str(model_dir), model_dir / "graph", model_dir / MODEL, SEARCH)
+        models = Models.open({}, job, choose_engine().name, find_unadapted(model_dir))
+        return cls(read_pipeline(model_dir), models, Adaptation(read_silence_ids(job.graph)))
+
+    def adapt(self, speaker: str, cepstra: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Adapted features [T, D] of all that a speaker says, by cepstra [T, F] by utterance."""
+        statistics = cmvn_statistics(cepstra.values())
+        self.pipeline.find_dim(statistics.shape[1] - 1, Path(self.models.job.loglikes))
+        features = {
+            utt: self.pipeline.transform(self.pipeline.front_end.prepare(x, statistics))
+            for utt, x in cepstra.items()
+        }
+        models = replace(self.models, features=features)
+        transform = estimate_transform(models, self.adaptation, speaker, features, lambda _: None)
+        return {utt: apply_transform(transform, x) for utt, x in features.items()}
 
 
 def accumulate_unadapted(

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from bayes_asr.decode.graph.transducers import sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
+from bayes_asr.gmm.features import FeatureReader
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.kaldi_io.mdl import TransitionModel
@@ -23,12 +23,6 @@ MAX_WALKS = 10  # through a graph, to find one that is short enough
 HASH_BASE = 7853  # Kaldi's StringHasher
 # The search of Kaldi's FasterDecoder, which fails on what has little to do with its transcript.
 ALIGN_SI = AlignOptions(min_active=20, strict=True)
-
-
-class FeatureReader(Protocol):
-    """The features [T, D] of utterances."""
-
-    def __getitem__(self, utt: str) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)

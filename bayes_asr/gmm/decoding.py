@@ -31,16 +31,11 @@ from bayes_asr.gmm.features import (
     read_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.models import Models
+from bayes_asr.gmm.models import SEARCH, Models
 from bayes_asr.gmm.resumable import SKIP_OPTION
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.text import DataDir, Moves, read_data_dir, write_lines
-
-SEARCH = SearchOptions(
-    acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True
-)
-"""Options of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
 
 LM_WEIGHTS = tuple(range(1, 21))
 # Results of the utterances of a group, and the transform of their speaker.
@@ -184,4 +179,6 @@ def open_models(task: DecodingTask) -> Models:
     unadapted = find_unadapted(model.parent) if task.adaptation else model
     pipeline = RAW if task.table.raw else read_pipeline(model.parent)
     features = SpeakerFeatures(task.table.read_data_dir(), pipeline, open_pipe=task.table.open_pipe)
-    return Models.open(features, task.job, task.engine, unadapted)
+    models = Models.open(features, task.job, task.engine, unadapted)
+    features.check_dimension(models.mixtures.dim, model)
+    return models

@@ -8,15 +8,24 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, is_there, replacing, together
 from bayes_asr.base.progress import follow
-from bayes_asr.data.features.front_end import DELTA_WINDOW, Cmvn, FrontEnd, cmvn_statistics
+from bayes_asr.data.features.front_end import (
+    DELTA_WINDOW,
+    Cmvn,
+    FrontEnd,
+    cmvn_statistics,
+    read_analysis,
+)
 from bayes_asr.data.features.stored import Features
+from bayes_asr.gmm import fmllr_record
 from bayes_asr.gmm.affine import apply_transform
+from bayes_asr.gmm.fmllr_record import FmllrRecord, write_record
 from bayes_asr.kaldi_io.ark import read_matrix, write_matrices, write_matrix
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.jobs import find_jobs
@@ -77,9 +86,33 @@ class Pipeline:
         """The steps before the transforms."""
         return FrontEnd(self.cmvn, self.deltas, self.left_context, self.right_context)
 
+    def transform(self, x: np.ndarray) -> np.ndarray:
+        """Features [T, D] of what `front_end` has prepared, [T, F'], as of no speaker."""
+        return x if self.matrix is None else apply_transform(self.matrix, x)
+
+    def find_dim(self, dimensions: int, where: Path) -> int:
+        """Values D of a frame by those stored; InputError where the matrix is of others."""
+        # Each of the spliced frames has the static values and the derivatives of every order.
+        size = dimensions * (self.deltas + 1) * (self.left_context + 1 + self.right_context)
+        if self.matrix is None:
+            return size
+        if self.matrix.shape[1] not in (size, size + 1):
+            raise InputError(
+                f"{where}: the features have {dimensions} values, {size} with their context, but"
+                f" the matrix of the model is [{self.matrix.shape[0]}, {self.matrix.shape[1]}];"
+                " extract the features that the model was trained on"
+            )
+        return len(self.matrix)
+
 
 RAW = Pipeline("none", deltas=0)
 """The pipeline that changes nothing, for the features of `write_fmllr`; Kaldi's feat_type raw."""
+
+
+class FeatureReader(Protocol):
+    """The features [T, D] of utterances."""
+
+    def __getitem__(self, utt: str, /) -> np.ndarray: ...
 
 
 class SpeakerFeatures:
@@ -95,7 +128,8 @@ class SpeakerFeatures:
         """Open the tables; InputError where a matrix does not fit the features."""
         self._features = Features(data, pipeline.front_end, open_pipe=open_pipe)
         self.pipeline = pipeline
-        self._check_shapes()
+        self.dim = pipeline.find_dim(self._features.dimensions, self.directory / "feats.scp")
+        self._check_transforms()
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """Features of one utterance, float32 [T, D]; InputError where it has none."""
@@ -104,9 +138,7 @@ class SpeakerFeatures:
                 f"{self.directory / 'feats.scp'}: {utt} has no features; extract them, or remove it"
                 " from utt2spk"
             )
-        x = self._features[utt]
-        if self.pipeline.matrix is not None:
-            x = apply_transform(self.pipeline.matrix, x)
+        x = self.pipeline.transform(self._features[utt])
         if self.pipeline.transforms is None:
             return x
         speaker = self.speakers[utt]
@@ -131,11 +163,6 @@ class SpeakerFeatures:
         return self._features.directories[0]
 
     @property
-    def dim(self) -> int:
-        """Values D of a frame."""
-        return self._size if self.pipeline.matrix is None else len(self.pipeline.matrix)
-
-    @property
     def speakers(self) -> dict[str, str]:
         """The speaker of each utterance."""
         return self._features.speakers
@@ -145,23 +172,8 @@ class SpeakerFeatures:
         """All utterances that have features, in the order of feats.scp."""
         return self._features.utterances
 
-    @property
-    def _size(self) -> int:
-        """Values F' of a frame before the transforms."""
-        # Each of the spliced frames has the static values and the derivatives of every order.
-        end = self.pipeline.front_end
-        context = end.left_context + 1 + end.right_context
-        return self._features.dimensions * (end.deltas + 1) * context
-
-    def _check_shapes(self) -> None:
+    def _check_transforms(self) -> None:
         where = self.directory / "feats.scp"
-        matrix, size = self.pipeline.matrix, self._size
-        if matrix is not None and matrix.shape[1] not in (size, size + 1):
-            raise InputError(
-                f"{where}: the features have {self._features.dimensions} values, {size} with their"
-                f" context, but the matrix of the model is [{matrix.shape[0]}, {matrix.shape[1]}];"
-                " extract the features that the model was trained on"
-            )
         for speaker, transform in (self.pipeline.transforms or {}).items():
             if transform.shape != (self.dim, self.dim + 1):
                 raise InputError(
@@ -281,9 +293,10 @@ def write_fmllr(
 ) -> int:
     """Write a data directory of speaker-adapted features, as Kaldi's make_fmllr_feats.sh.
 
-    transforms: the folder of trans.N. `out` gets feats, the statistics of its speakers, and the
-    tables of `data` that say nothing of the features. Returns how many utterances. InputError for a
-    speaker without a transform; nothing is written then.
+    transforms: the folder of trans.N. `out` gets feats, the statistics of its speakers, the tables
+    of `data` that say nothing of the features and, where `data` has a frontend.json, fmllr.json.
+    Returns how many utterances. InputError for a speaker without a transform; nothing is written
+    then.
     """
     if out.resolve() == data.resolve():
         raise InputError(f"{out}: holds the features that are read; choose another folder")
@@ -309,6 +322,10 @@ def write_fmllr(
                     shutil.copyfile(data / name, temporary)
             else:
                 discard(out / name)
+        if sound := read_analysis(data):
+            write_record(FmllrRecord(model_dir, sound), out)
+        else:
+            discard(out / fmllr_record.FILE)
     return count
 
 

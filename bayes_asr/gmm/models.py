@@ -12,12 +12,18 @@ from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
-from bayes_asr.gmm.features import SpeakerFeatures
+from bayes_asr.gmm.features import FeatureReader
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
+
+SEARCH = SearchOptions(
+    acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True
+)
+"""Options of steps/decode.sh, and of the last search of steps/decode_fmllr.sh."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Models:
     """
 
     job: DecodeJob
-    features: SpeakerFeatures
+    features: FeatureReader
     network: DecodingGraph
     transitions: TransitionModel
     mixtures: Mixtures
@@ -37,12 +43,11 @@ class Models:
 
     @classmethod
     def open(
-        cls, features: SpeakerFeatures, job: DecodeJob, engine: str, unadapted: Path
+        cls, features: FeatureReader, job: DecodeJob, engine: str, unadapted: Path
     ) -> "Models":
-        """Read graph and models; InputError where they do not fit each other or the features."""
+        """Read graph and models; InputError where they do not fit each other."""
         transitions, mixtures = read_gmm(job.model)
         network = load_decoding_graph(job.graph, job.model)
-        features.check_dimension(mixtures.dim, job.model)
         unadapted_gmm = mixtures if unadapted == job.model else read_gmm(unadapted)[1]
         if (
             not np.array_equal(unadapted_gmm.offsets, mixtures.offsets)

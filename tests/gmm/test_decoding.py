@@ -1,5 +1,6 @@
 """Decoding with mixtures: as from log-likelihoods, adapted to speakers, shared, and its faults."""
 
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,11 +19,13 @@ from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
-from bayes_asr.gmm.adaptation import Adaptation
+from bayes_asr.gmm.adaptation import Adaptation, SpeakerAdapter
 from bayes_asr.gmm.affine import apply_transform, identity
-from bayes_asr.gmm.decoding import SEARCH, FeatureTable, decode_data, make_job
-from bayes_asr.gmm.features import is_adapted, read_transforms
+from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
+from bayes_asr.gmm.features import is_adapted, read_transforms, write_fmllr
+from bayes_asr.gmm.fmllr_record import FmllrRecord, read_record
 from bayes_asr.gmm.likelihood import log_likelihoods
+from bayes_asr.gmm.models import SEARCH
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
@@ -127,6 +130,41 @@ def test_too_few_frames_leave_features_as_they_are(
     for transform in read_transforms(tmp_path / "out").values():
         np.testing.assert_array_equal(transform, identity(DIM))
     assert messages().count("ann: 240 frames of speech, and a transform takes more than 1000") == 1
+
+
+def test_new_recordings_are_adapted_as_decoding_adapts(
+    spoken: Spoken, adapted: Path, tmp_path: Path, messages: Callable[[], str]
+) -> None:
+    """By what a folder of fMLLR features records, which holds where all is moved."""
+    first = tmp_path / "first"
+    model, out = first / "exp" / "tri3", first / "fmllr" / "train"
+    shutil.copytree(spoken.model, model)
+    shutil.copytree(spoken.graph, model / "graph")
+    data = shutil.copytree(spoken.data, tmp_path / "data")
+    write_fmllr(data, model, adapted, out)
+    assert read_record(out) is None, "nobody knows what made the features that it read"
+    sound = {"kind": "mfcc", "cepstra": DIM}
+    (data / "frontend.json").write_text(json.dumps(sound))
+    write_fmllr(data, model, adapted, out)
+    record = read_record(first.rename(tmp_path / "moved") / "fmllr" / "train")
+    assert record == FmllrRecord(tmp_path / "moved" / "exp" / "tri3", sound)
+    adapter = SpeakerAdapter.open(record.model_dir)
+    said = {utt: x for utt, x in spoken.features.items() if utt.startswith("ann")}
+    for utt, x in adapter.adapt("ann", said).items():
+        np.testing.assert_array_equal(x, spoken.features[utt])
+    assert f"{record.model_dir}: ann: 240 frames of speech, and a transform takes" in messages()
+    transform = read_transforms(adapted)["ann"]
+    for utt, x in replace(adapter, adaptation=ADAPTATION).adapt("ann", said).items():
+        np.testing.assert_array_equal(x, apply_transform(transform, spoken.features[utt]))
+    with pytest.raises(InputError) as raised:
+        replace(adapter, pipeline=replace(adapter.pipeline, matrix=np.eye(DIM + 2))).adapt(
+            "ann", said
+        )
+    one_line(raised, f"{record.model_dir}: the features have {DIM} values", "extract the features")
+    (out := tmp_path / "moved" / "fmllr" / "train" / "fmllr.json").write_text('{"model": 1}')
+    with pytest.raises(InputError) as raised:
+        read_record(out.parent)
+    one_line(raised, f"{out}: no record of fMLLR", "again by bayes-asr gmm features")
 
 
 def test_silence_hardly_counts(spoken: Spoken, tmp_path: Path, messages: Callable[[], str]) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from bayes_asr.kaldi_io.text import read_scp, read_text
+import bayes_asr
+from bayes_asr.kaldi_io.text import read_mapping, read_scp, read_text
 from tests.support.places import ROOT
 from tests.support.timit_tree import write_flat
 
@@ -142,6 +143,18 @@ def test_timit_from_our_gmms_is_safe_to_interrupt(
     assert table(*options) == printed
     log = (out / "log/gmm.log").read_text()
     assert log.count("gmm_mono: complete") == 2
+    check_transcribed(out, out / "timit/seed1")
+
+
+def check_transcribed(out: Path, run: Path) -> None:
+    """The words of a speaker by his sound alone are those that decoding gave."""
+    score = json.loads((run / "score_dev.json").read_text())[0]
+    name = f"words.lmwt{score['lm_weight']:g}.wip{score['insertion_penalty']:.1f}.txt"
+    decoded = read_text(run / "decode_test" / name)
+    speakers, sounds = (read_mapping(out / "data/test" / n) for n in ("utt2spk", "wav.scp"))
+    his = [utt for utt in decoded if speakers[utt] == min(speakers.values())]
+    heard = bayes_asr.transcribe(run, [sounds[utt] for utt in his], one_speaker=True)
+    assert [[word.word for word in one.words] for one in heard] == [decoded[utt] for utt in his]
 
 
 SMALL = """

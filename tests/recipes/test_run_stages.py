@@ -319,6 +319,34 @@ def test_end_tells_the_times_and_what_comes_next(checkout: Checkout) -> None:
     assert "Open exp/made/report_pair/report.html in a browser" in pair.stderr
     checkout.run(*GMM[:-2], KALDI_ROOT="")
     assert "transcribe" not in checkout.run(*GMM[:-2], KALDI_ROOT="").stderr
+    data = checkout.folder / "exp/gmm/data/train"
+    data.mkdir(parents=True)
+    (data / "wav.scp").touch()
+    assert "transcribe exp/gmm/gmm/seed1" in checkout.run(*GMM[:-2], KALDI_ROOT="").stderr
+    assert "transcribe" not in checkout.run(*GMM[:-2], KALDI_ROOT="/kaldi").stderr
+
+
+def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> None:
+    """All of it is newer then, and named otherwise; in the folder itself, times count."""
+    command = ("./run.sh", "--recipe", "made", "--stage", "4", "--stop-stage", "6", "--out")
+    folder = checkout.folder / "exp/made"
+    for name in ("config.yaml", "best.pt"):
+        (folder / "made/seed1").mkdir(parents=True, exist_ok=True)
+        (folder / "made/seed1" / name).write_text(name)
+
+    def stages(out: str) -> int:
+        return checkout.run(*command, out).stdout.count(": complete\n")
+
+    assert (stages("exp/made"), stages("exp/made")) == (0, 5)
+    copied = shutil.copytree(folder, checkout.folder / "exp/copied", copy_function=shutil.copy)
+    assert stages("exp/copied") == 5
+    (copied / "made/seed1/best.pt").write_text("another")
+    assert stages("exp/copied") == 0
+    again = shutil.copytree(folder, checkout.folder / "exp/again", copy_function=shutil.copy)
+    (again / "made/seed1/config.yaml").write_text("another")
+    assert stages("exp/again") == 0
+    (folder / "made/seed1/config.yaml").write_text("config.yaml")
+    assert stages("exp/made") == 0, "a file may stand for others that were made with it"
 
 
 def test_bars_go_to_the_terminal_of_the_script(checkout: Checkout) -> None:

@@ -17,7 +17,8 @@ from bayes_asr.cli.gmm.run_dir import write_run
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
-from bayes_asr.gmm.decoding import SEARCH, FeatureTable, decode_data, make_job
+from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
+from bayes_asr.gmm.models import SEARCH
 from bayes_asr.tasks.task import task_of
 
 BEAMS = ("beam", "lattice_beam", "max_active", "min_active")

@@ -10,8 +10,9 @@ from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.gmm.adaptation import Adaptation
-from bayes_asr.gmm.decoding import LM_WEIGHTS, SEARCH, FeatureTable, decode_data, make_job
+from bayes_asr.gmm.decoding import LM_WEIGHTS, FeatureTable, decode_data, make_job
 from bayes_asr.gmm.features import is_adapted
+from bayes_asr.gmm.models import SEARCH
 
 OPTIONS = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")  # of the search
 ADAPTING = {  # of the Adaptation: what reads each, and what it is

@@ -1,0 +1,158 @@
+"""Sound files as the streams of features that a run reads, each made as those of its training."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.config.schema import Config
+from bayes_asr.data.directories import locate_all
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, cmvn_statistics
+from bayes_asr.data.sound.audio import Channel, bring_to_rate, read_audio
+from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.gmm.adaptation import SpeakerAdapter
+from bayes_asr.gmm.fmllr_record import FmllrRecord, read_record
+
+Streams = Mapping[str, np.ndarray]
+"""Features, or statistics of a speaker, by stream."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Features [T, F] of a file of so many seconds, and statistics of its speaker, by stream."""
+
+    file: str
+    seconds: float
+    features: dict[str, np.ndarray]
+    statistics: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RecordingFrontEnd:
+    """All that lies between sound and the streams of a run.
+
+    analyses: of each stream; adapters: of those that are adapted to the speaker.
+    """
+
+    front_ends: Mapping[str, FrontEnd]
+    analyses: Mapping[str, Analysis]
+    adapters: Mapping[str, SpeakerAdapter]
+
+    @classmethod
+    def open(
+        cls, run: Path, front_ends: Mapping[str, FrontEnd], config: Config
+    ) -> "RecordingFrontEnd":
+        """The front end of a run; InputError where a stream cannot be made of sound."""
+        analyses, adapters = {}, {}
+        for name, front_end in front_ends.items():
+            fields, record = front_end.sound, None
+            if fields is None and (record := _find_record(name, config)):
+                fields = record.sound
+            analyses[name] = _make_analysis(run, name, front_end, fields, config)
+            if record:
+                adapters[name] = _open_adapter(run, record.model_dir, front_end)
+        return cls(front_ends, analyses, adapters)
+
+    def read(self, file: str, channel: Channel | None) -> Recording:
+        """Compute all streams of a file, as far as all of them go, before any adaptation."""
+        samples, rate = read_audio(file, channel)
+        rates = dict.fromkeys(analysis.sample_rate for analysis in self.analyses.values())
+        resampled = {target: bring_to_rate(samples, rate, target, file) for target in rates}
+        features = {name: make(resampled[make.sample_rate]) for name, make in self.analyses.items()}
+        frames = min(map(len, features.values()))
+        if not frames:
+            raise InputError(
+                f"{file}: {len(samples) / rate:.3f} s of sound hold no frame of 0.025 s"
+            )
+        # Streams may differ by a frame at the end, where windows have other lengths.
+        features = {name: x[:frames] for name, x in features.items()}
+        return Recording(file, len(samples) / rate, features)
+
+    def adapt(self, recordings: Sequence[Recording]) -> None:
+        """Adapt the features of all recordings of one speaker, and add his statistics."""
+        who = recordings[0].file if len(recordings) == 1 else f"all {len(recordings)} files"
+        for name, adapter in self.adapters.items():
+            # Numbers tell recordings apart, as a file may be given twice.
+            cepstra = {str(i): sound.features[name] for i, sound in enumerate(recordings)}
+            adapted = adapter.adapt(who, cepstra)
+            for i, sound in enumerate(recordings):
+                sound.features[name] = adapted[str(i)]
+        for name, front_end in self.front_ends.items():
+            if front_end.cmvn != "none":
+                statistics = cmvn_statistics(sound.features[name] for sound in recordings)
+                for sound in recordings:
+                    sound.statistics[name] = statistics
+
+    def describe_speakers(self, whose: str) -> None:
+        """Say of whom statistics and transforms are."""
+        for name in self.adapters:
+            LOGGER.info("%s: adapted (fMLLR) to %s", name, whose)
+        for front_end in self.front_ends.values():
+            if front_end.cmvn != "none":
+                LOGGER.info("normalised (%s) over %s", front_end.cmvn, whose)
+
+
+def _find_record(name: str, config: Config) -> FmllrRecord | None:
+    """What made the fMLLR features of a stream's training data; None where that is not known."""
+    where = ("features",) if name == FEATURES else ("streams", name)
+    try:
+        directories = locate_all(config.data, "train", *where)
+    except InputError:
+        return None  # the run was trained elsewhere
+    record, *further = map(read_record, directories)
+    return record if all(other == record for other in further) else None
+
+
+def _make_analysis(
+    run: Path, name: str, front_end: FrontEnd, fields: Mapping[str, Any] | None, config: Config
+) -> Analysis:
+    """The analysis that makes a stream of sound, or InputError saying what is missing."""
+    if front_end.subsampling != 1:
+        raise InputError(
+            f"{run}: its stream {name} is of subsampling {front_end.subsampling}, and sound is"
+            " analysed at one rate here: compute its features as those of training were, then"
+            " bayes-asr forward RUN --data --stream and bayes-asr decode"
+        )
+    if fields is None and name != FEATURES:
+        raise InputError(
+            f"{run}: its network also reads the stream {name}, whose features are not of the"
+            " built-in front end (there was no frontend.json beside them when it was trained):"
+            " compute them, then bayes-asr forward RUN --data --stream and bayes-asr decode"
+        )
+    if fields is None:
+        inputs = ", ".join((*config.data.train.features, *config.data.train.features_all_of))
+        raise InputError(
+            f"{run}: its network reads features that are not of the built-in front end (none of"
+            f" {inputs} had a frontend.json when it was trained, nor has one an fmllr.json); if"
+            " they are Kaldi's fMLLR, what is missing to make them of a file is the LDA+MLLT matrix"
+            " (final.mat) and an fMLLR transform of its speaker, which Kaldi estimates: dump such"
+            " features with Kaldi, then bayes-asr forward RUN --data and bayes-asr decode; or train"
+            " a run on filter banks, ./run.sh --features fbank"
+        )
+    try:
+        return Analysis(**fields)
+    except TypeError:
+        raise InputError(
+            f"{run / 'best.pt'}: made with a front end of {', '.join(fields)}, which this version"
+            " does not know; train with the version that is to transcribe"
+        ) from None
+    except InputError as error:
+        raise InputError(
+            f"{run / 'best.pt'}: its features cannot be made of sound here: {error}; train a run on"
+            " features that `bayes-asr features` has made"
+        ) from None
+
+
+def _open_adapter(run: Path, model_dir: Path, front_end: FrontEnd) -> SpeakerAdapter:
+    """The models whose features the network reads; InputError where these are others now."""
+    adapter = SpeakerAdapter.open(model_dir)
+    if adapter.models.mixtures.dim != front_end.stored_size:
+        raise InputError(
+            f"{model_dir}: the model reads features of {adapter.models.mixtures.dim} values now,"
+            f" but the network of {run} was trained on {front_end.stored_size}; train it again"
+        )
+    return adapter

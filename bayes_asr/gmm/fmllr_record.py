@@ -1,0 +1,45 @@
+"""fmllr.json beside fMLLR features: what made them of sound, so that new sound can follow them."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, read_text, replacing
+
+FILE = "fmllr.json"
+
+
+@dataclass(frozen=True)
+class FmllrRecord:
+    """model_dir: the folder of the Gaussians; sound: the analysis that made what these read."""
+
+    model_dir: Path
+    sound: Mapping[str, Any]
+
+
+def write_record(record: FmllrRecord, out: Path) -> None:
+    """Write it beside the features of `out`, by a path that holds where both are moved together."""
+    model = os.path.relpath(record.model_dir.resolve(), out.resolve())
+    with replacing(out / FILE) as temporary:
+        temporary.write_text(json.dumps({"model": model, "sound": record.sound}), encoding="utf-8")
+
+
+def read_record(data: Path) -> FmllrRecord | None:
+    """The record of a data directory; None where there is none. InputError for another content."""
+    path = data / FILE
+    if not is_there(path):
+        return None
+    try:
+        fields = json.loads(read_text(path))
+    except ValueError:
+        fields = None
+    match fields:
+        case {"model": str(model), "sound": dict(sound)}:
+            return FmllrRecord(Path(os.path.normpath(data.resolve() / model)), sound)
+    raise InputError(
+        f"{path}: no record of fMLLR; make the features again by bayes-asr gmm features"
+    )
