@@ -95,7 +95,11 @@ def _run(recurrence: Recurrence, terms_NSX: Tensor, V_SHX: Tensor, *tensors: Ten
     weights = [
         w
         for d in range(D)
-        for w in (W[d % len(W)], V_SHX[d % len(V_SHX)].T.to(dtype).contiguous(), *biases[d % len(biases)])
+        for w in (
+            W[d % len(W)],
+            V_SHX[d % len(V_SHX)].T.to(dtype, copy=True),
+            *biases[d % len(biases)],
+        )
     ]
     call: Callable[..., Sequence[Tensor]] = torch.gru if cell.states == 1 else torch.lstm
     how: dict[str, Any] = {
