@@ -16,6 +16,7 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,7 +33,7 @@ from trained import PRECISIONS, Case, Size
 from bayes_asr.config.catalogue import GPU_PATHS
 
 PAPER = Size(inputs=50, units=550, layers=4, outputs=(1900, 48))
-TINY = Size(inputs=5, units=8, layers=2, outputs=(7, 3))
+TINY = Size(inputs=5, units=8, layers=1, outputs=(7, 3))
 NETWORKS = {
     "li-bru": 0,
     LSTM: 0,
@@ -82,7 +83,8 @@ def start_workers(args: argparse.Namespace, deadline: float) -> dict[str, Worker
 
     A CUDA graph remembers whether float32 products were in TF32 when it was captured.
     """
-    size, turns = TINY if args.dry else PAPER, Turns(args.rounds, args.turn)
+    size, warm_up = (TINY, 1) if args.dry else (PAPER, 3)
+    turns = Turns(args.rounds, args.turn, warm_up)
     settings = Settings(args.dry, size, turns, args.peer_path)
     return {
         precision: Worker(settings, deadline=deadline, limit=args.limit)
@@ -197,6 +199,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Run the tests, measure, print tables, and write the figures."""
     args = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and write what there is
     deadline = time.monotonic() + 60 * args.minutes - RESERVE
     device, workers = describe_card(), start_workers(args, deadline)
     rows: list[Row] = []

@@ -16,7 +16,6 @@ from recurrences import build_recurrence
 from torch import Tensor
 from trained import Case, Size, Trained, build, relative_error, set_precision
 
-WARM_UP = 3  # steps until kernels are compiled, graphs captured and memory is there
 LONGEST_TURN = 50  # steps
 TOLERANCES = {"float32": 1e-3, "tf32": 2e-2, "bfloat16": 1e-1}
 """Relative errors of outputs and gradients above which a path differs."""
@@ -43,10 +42,14 @@ class UselessError(RuntimeError):
 
 
 class Turns(NamedTuple):
-    """How often each path is timed, and about how long."""
+    """How often each path is timed, and about how long.
+
+    warm_up: steps until kernels are compiled, graphs captured and memory is there.
+    """
 
     rounds: int
     milliseconds: float
+    warm_up: int = 3
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def warm_up(bench: Bench, trained: Trained, timing: Timing) -> None:
     """Take a few steps, and see how much memory they need and how many are a turn."""
     card, allocated = bench.card, bench.card.allocated()
     card.reset_peak()
-    for _ in range(WARM_UP):
+    for _ in range(bench.turns.warm_up):
         start = card.mark()
         trained.step()
         milliseconds = card.milliseconds(start, card.mark())
@@ -205,7 +208,7 @@ def measure_recurrence(bench: Bench, case: Case, paths: Sequence[str]) -> Iterat
     set_precision(case.precision)
     recurrence = build_recurrence(case, bench.size, card.device)
     spent: dict[str, tuple[list[float], list[float]]] = {}
-    for round_ in range(WARM_UP + bench.turns.rounds):
+    for round_ in range(bench.turns.warm_up + bench.turns.rounds):
         for path in paths if round_ == 0 else list(spent):
             yield Attempt(path)
             try:
@@ -222,7 +225,7 @@ def measure_recurrence(bench: Bench, case: Case, paths: Sequence[str]) -> Iterat
                 check(card)
                 continue
             turns = spent.setdefault(path, ([], []))
-            if round_ >= WARM_UP:
+            if round_ >= bench.turns.warm_up:
                 for times, milliseconds in zip(turns, both, strict=True):
                     times.append(1000 * milliseconds / case.frames)
     for path, turns in spent.items():

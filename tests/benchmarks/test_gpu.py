@@ -27,7 +27,7 @@ from trained import Case
 from tests.support.faulty_benches import open_faulty
 
 CASE = Case("li-bru", "float32", batch=3, frames=4, ragged=True)
-BENCH = Bench(Dry(), gpu.TINY, Turns(rounds=2, milliseconds=1))
+BENCH = Bench(Dry(), gpu.TINY._replace(layers=2), Turns(rounds=2, milliseconds=1))
 
 
 @pytest.fixture(autouse=True)
@@ -72,18 +72,29 @@ def plan(*words: str) -> list[Job]:
         return gpu.plan(gpu.parse())
 
 
-def test_dry_run_writes_figures_and_a_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("eager", "graph", "cudnn"),
+        pytest.param(("eager", "triton"), marks=pytest.mark.slow),  # triton's interpreter
+    ],
+)
+def test_dry_run_writes_figures_and_a_page(paths: tuple[str, ...], tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "benchmarks/gpu.py", "--dry", "--no-tests"]
     options = ["--units", "torch-lstm", "torch.nn.LSTM", "--precision", "float32"]
     output = ["--json", tmp_path / "rows.json", "--record", tmp_path]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, *options, *output], env=environment, check=True, capture_output=True, text=True
+        [*command, *options, *output, "--paths", *paths],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     rows = json.loads((tmp_path / "rows.json").read_text())
     steps_of = {row["network"]: row for row in rows if row.get("milliseconds")}
     assert {*steps_of} == {"torch-lstm", "torch.nn.LSTM"}
-    assert {row["path"] for row in rows} == {"", *dispatch.PATHS}
+    assert {row["path"] for row in rows} == {"", *paths}
     for row in rows:
         numbers = [x for x in row.values() if isinstance(x, float)]
         assert np.isfinite(numbers).all()
