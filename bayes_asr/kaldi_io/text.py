@@ -3,9 +3,10 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -124,18 +125,21 @@ def write_dictionary(
     *,
     silence: Sequence[str],
     questions: Iterable[Sequence[str]] = (),
+    base: Callable[[str], str] = str,
 ) -> None:
     """Write the folder that Kaldi's prepare_lang.sh reads: lexicon.txt and lists of phones.
 
     lexicon: words and their phones, in byte order of the words; silence: phones of silence and
-    noise, the optional one first; questions: sets of phones that a tree may ask about.
+    noise, the optional one first; questions: sets of phones that a tree may ask about; base: of a
+    phone, of which it is a form of stress or tone: forms of one have a line, and a tree, in common.
     """
     entries = sorted((word, tuple(phones)) for word, phones in lexicon)
     nonsilence = {phone for _, phones in entries for phone in phones} - {*silence}
+    by_base = groupby(sorted(nonsilence, key=lambda phone: (base(phone), phone)), base)
     write_text(entries, directory / "lexicon.txt")
     write_lines(silence, directory / "silence_phones.txt")
     write_lines(silence[:1], directory / "optional_silence.txt")
-    write_lines(sorted(nonsilence), directory / "nonsilence_phones.txt")
+    write_lines((" ".join(forms) for _, forms in by_base), directory / "nonsilence_phones.txt")
     write_lines((" ".join(phones) for phones in questions), directory / "extra_questions.txt")
 
 

@@ -16,20 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, complaint, name_some
-from bayes_asr.decode.graph.dictionary import SUFFIXES
-from bayes_asr.decode.graph.lexicon import Pronunciation, number_words, read_lexicon
-from bayes_asr.decode.graph.ngram import (
-    MARK,
-    NgramModel,
-    build_grammar_fst,
-    estimate_witten_bell,
-    read_arpa,
-    write_arpa,
-)
-from bayes_asr.decode.graph.transducers import BACKOFF
+from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.marks import refuse_marks
-from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
 from bayes_asr.recipe.folder.check import Inspection
 from bayes_asr.recipe.folder.sounds import describe_silent, name_sounds, refuse_missing_text
 from bayes_asr.recipe.folder.spelling import (
@@ -37,7 +26,6 @@ from bayes_asr.recipe.folder.spelling import (
     compose,
     describe_shares,
     fold,
-    respell,
     spell_by_letters,
 )
 from bayes_asr.recipe.folder.utterances import (
@@ -45,16 +33,25 @@ from bayes_asr.recipe.folder.utterances import (
     describe_wordless,
     find_utterances,
     read_transcripts,
+    write_utterances,
+)
+from bayes_asr.recipe.folder.vocabulary import (
+    UNKNOWN,
+    Lexicon,
+    describe_set,
+    read_language_model,
+    read_pronunciations,
+    refuse_other_spelling,
+    refuse_other_words,
+    write_vocabulary,
 )
 
 TABLES = ("text", "utt2spk", "dev", "test", "lexicon.txt", "lm.arpa")
-UNKNOWN, SILENCE, NOISE = "<UNK>", "SIL", "SPN"
 SETS = ("train", "dev", "test")
 SHARE = 0.1  # of the utterances: dev and test, where nobody listed them
 ORDER = 3  # of the language model
-MOST_UNKNOWN = 0.5  # of the words of train: more are a lexicon of another spelling
+FOLDING = " --set recipe.options=[--fold] takes all words in lower case"
 
-Lexicon = list[tuple[str, tuple[str, ...]]]
 Sets = dict[str, list[Utterance]]
 
 
@@ -87,19 +84,11 @@ def prepare(corpus: Path, out: Path, spell: Spell) -> None:
     sets, lexicon, model = inspect(corpus, spell)
     vocabulary = {word for word, _ in lexicon}
     for name, members in sets.items():
-        write_data(members, out / "data" / name)
-        print(f"{name}: {describe(members, vocabulary)}")
+        write_utterances(members, out / "data" / name)
+        print(f"{name}: {describe_set(members, vocabulary)}")
     announce(corpus, [utt for members in sets.values() for utt in members], spell)
-    # Where train has no unknown word there is no sound from which to learn a phone for them.
-    unknown = NOISE if unknown_words(sets["train"], vocabulary) else SILENCE
-    phones = sorted({phone for _, spelled in lexicon for phone in spelled} - {SILENCE})
     local = out / "data" / "local"
-    write_dictionary(
-        [(UNKNOWN, [unknown]), *lexicon],
-        local / "dict",
-        silence=sorted({SILENCE, unknown}),
-        questions=[[SILENCE], phones],
-    )
+    write_vocabulary(lexicon, sets["train"], local / "dict")
     if model is None:
         transcripts = (utt.words for utt in sets["train"])
         model = estimate_witten_bell(transcripts, ORDER, sorted(vocabulary))
@@ -121,9 +110,9 @@ def inspect(corpus: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | Non
     transcripts = check.attempt(read_transcripts, corpus, spell) if "text" in tables else None
     lexicon, model = None, None
     if "lexicon.txt" in tables:
-        lexicon = check.attempt(read_own_lexicon, tables["lexicon.txt"], spell)
+        lexicon = check.attempt(read_pronunciations, tables["lexicon.txt"], spell)
     if "lm.arpa" in tables:
-        model = check.attempt(read_own_model, tables["lm.arpa"], spell)
+        model = check.attempt(read_language_model, tables["lm.arpa"], spell)
     sets: Sets = {}
     if transcripts and sounds:
         utterances = check.attempt(find_utterances, corpus, transcripts, sounds)
@@ -131,7 +120,10 @@ def inspect(corpus: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | Non
     if sets and "lexicon.txt" not in tables:
         lexicon = check.attempt(make_lexicon, corpus, sets["train"])
     elif sets and lexicon:
-        check.attempt(refuse_other_spelling, corpus, sets["train"], {word for word, _ in lexicon})
+        vocabulary = {word for word, _ in lexicon}
+        check.attempt(
+            refuse_other_spelling, tables["lexicon.txt"], sets["train"], vocabulary, FOLDING
+        )
     if lexicon and model:
         check.attempt(refuse_other_words, model, lexicon)
     check.settle()
@@ -222,21 +214,6 @@ def gather(
     return groups
 
 
-def read_own_lexicon(path: Path, spell: Spell) -> Lexicon:
-    """The words of lexicon.txt and their phones, without that of unknown words."""
-    entries = read_lexicon(path)
-    marked = [e for e in entries if any(phone.endswith(SUFFIXES) for phone in e.phones)]
-    if marked:
-        raise InputError(
-            f"{path}: {marked[0].word} has a phone that ends in one of {', '.join(SUFFIXES)}, by"
-            " which Kaldi marks places in a word; rename such phones"
-        )
-    if any(entry.probability < 1 for entry in entries):
-        print(f"{path}: its probabilities are not used; each pronunciation is as likely as others")
-    spelled = [(spell(entry.word), tuple(map(compose, entry.phones))) for entry in entries]
-    return [*dict.fromkeys((word, phones) for word, phones in spelled if word not in ("", UNKNOWN))]
-
-
 def make_lexicon(corpus: Path, train: Iterable[Utterance]) -> Lexicon:
     """The words of train and their letters; unknown words, however they are written, have none."""
     words = {word for utt in train for word in utt.words if word.upper() != UNKNOWN}
@@ -244,67 +221,6 @@ def make_lexicon(corpus: Path, train: Iterable[Utterance]) -> Lexicon:
         raise InputError(f"{corpus / 'text'}: train has no words; write what is said in its files")
     print(f"lexicon: {len(words)} words of train by their letters (no {corpus / 'lexicon.txt'})")
     return spell_by_letters(sorted(words), corpus / "text")
-
-
-def read_own_model(path: Path, spell: Spell) -> NgramModel:
-    """The language model of lm.arpa."""
-    model = read_arpa(path)
-    print(f"language model: {path}")
-    return respell(model, spell)
-
-
-def refuse_other_words(model: NgramModel, lexicon: Lexicon) -> None:
-    """Raise InputError where no word of the lexicon could be recognised; say which cannot."""
-    numbers = number_words(Pronunciation(word, 1.0, phones) for word, phones in lexicon)
-    _, foreign = build_grammar_fst(model, numbers, numbers[BACKOFF])
-    foreign -= {UNKNOWN}
-    if foreign:
-        print(
-            f"{model.name}: {len(foreign)} words are not in the lexicon and cannot be recognised:"
-            f" {name_some(sorted(foreign))}"
-        )
-    modelled = {word for ngram in model.log_prob for word in ngram}
-    missing = sorted({word for word, _ in lexicon} - modelled)
-    if missing:
-        print(
-            f"{model.name}: lacks {len(missing)} words of the lexicon, which cannot be recognised:"
-            f" {name_some(missing)}"
-        )
-
-
-def refuse_other_spelling(corpus: Path, train: Sequence[Utterance], vocabulary: set[str]) -> None:
-    """Raise InputError where the lexicon knows less than half of what train says."""
-    unknown = unknown_words(train, vocabulary)
-    total = sum(len(utt.words) for utt in train)
-    if len(unknown) > MOST_UNKNOWN * total:
-        raise InputError(
-            f"{corpus / 'lexicon.txt'}: {len(unknown)} of {total} words of train are not in it, the"
-            f" first is {unknown[0]}; are they spelled alike, also in upper and lower case? --set"
-            " recipe.options=[--fold] takes all words in lower case"
-        )
-
-
-def unknown_words(members: Iterable[Utterance], vocabulary: set[str]) -> list[str]:
-    """The spoken words that the lexicon lacks."""
-    return [word for utt in members for word in utt.words if word not in vocabulary]
-
-
-def write_data(members: Sequence[Utterance], directory: Path) -> None:
-    """Write a data directory that names the sound where it lies."""
-    write_speakers({utt.key: utt.speaker for utt in members}, directory)
-    write_text(((utt.key, utt.words) for utt in members), directory / "text")
-    write_mapping(((utt.key, str(utt.file)) for utt in members), directory / "wav.scp")
-
-
-def describe(members: Sequence[Utterance], vocabulary: set[str]) -> str:
-    """How many speakers, utterances and words a set has, and how many of these are unknown."""
-    speakers = len({utt.speaker for utt in members})
-    words = sum(len(utt.words) for utt in members)
-    unknown = len(unknown_words(members, vocabulary))
-    return (
-        f"{speakers} speakers, {len(members)} utterances, {words} words,"
-        f" {unknown} of them not in the lexicon"
-    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 import bayes_asr
+from bayes_asr.cli import main
 from bayes_asr.kaldi_io.text import read_mapping, read_scp, read_text
+from tests.support.librispeech_corpus import write_librispeech
 from tests.support.places import ROOT
 from tests.support.timit_tree import write_flat
 
@@ -155,6 +157,42 @@ def check_transcribed(out: Path, run: Path) -> None:
     his = [utt for utt in decoded if speakers[utt] == min(speakers.values())]
     heard = bayes_asr.transcribe(run, [sounds[utt] for utt in his], one_speaker=True)
     assert [[word.word for word in one.words] for one in heard] == [decoded[utt] for utt in his]
+
+
+TINY = """
+model: {layers: 1, units: 24}
+train: {epochs: 10, optimizer: adam, learning_rate: 1e-2, batch_sequences: 4}
+"""
+
+
+def test_librispeech_from_openslrs_layout_by_kaldis_names_to_words(tmp_path: Path) -> None:
+    """Stage 0 of a corpus; what becomes of it, called as in Kaldi's experiment; stages 3 to 7."""
+    sets = {"train-clean-100": (6, 5), "dev-clean": (1, 4), "test-clean": (2, 4)}
+    corpus, out, kaldi = (tmp_path / name for name in ("corpus", "out", "kaldi"))
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    recipe = ["--recipe", "librispeech", "--out", out]
+    write_librispeech(corpus, sets)
+    with start(*recipe, "--corpus", corpus, "--stop-stage", "0") as process:
+        said, _ = process.communicate()
+    assert "train is train-clean-100, dev dev-clean, test test-clean" in said
+    dictionary, lm = (out / "data/local" / name for name in ("dict", "lm.arpa"))
+    for part, name in (("train", "train_clean_100"), ("dev", "dev_clean"), ("test", "test_clean")):
+        shutil.copytree(out / "data" / part, kaldi / "fmllr" / name)
+    assert main(["features", "--kind", "fbank", *map(str, (kaldi / "fmllr").iterdir())]) == 0
+    align = ["align", "--flat", f"--lang={dictionary}", "--oov", "<UNK>"]
+    ali, dev_ali = (kaldi / "exp" / f"tri4b_ali_{name}" for name in ("clean_100", "dev_clean_100"))
+    model = f"--model={ali / 'final.mdl'}"
+    assert main([*align, f"--data={kaldi / 'fmllr/train_clean_100'}", f"--out={ali}"]) == 0
+    assert main([*align, f"--data={kaldi / 'fmllr/dev_clean'}", f"--out={dev_ali}", model]) == 0
+    graph = ["graph", f"--lexicon={dictionary / 'lexicon.txt'}", f"--lm={lm}", model]
+    assert main([*graph, f"--out={kaldi / 'exp/tri4b/graph_tgsmall'}"]) == 0
+    printed = table(*recipe, "--kaldi-dir", kaldi, "--config", tmp_path / "tiny.yaml", "--nj", "1")
+    for name, words in (("dev", 16), ("test", 32)):
+        (score,) = json.loads((out / f"tiny/seed1/score_{name}.json").read_text())
+        assert (score["convention"], score["costs"]) == ("kaldi", "levenshtein")
+        assert score["tokens"] == words
+        assert score["rate"] < 60
+        assert f"{score['rate']:.2f}" in printed
 
 
 SMALL = """

@@ -26,7 +26,7 @@ SYSTEM = {
     "model.hand_on": "log",
     "train.epochs": 24,
 }
-OPTIMIZERS = {"timit": "adam", "ami": "rmsprop"}
+OPTIMIZERS = {"timit": "adam", "ami": "rmsprop", "librispeech": "rmsprop"}
 # What pytorch-kaldi's configurations say beside that: layers, learning rate; all of them RMSprop.
 PYTORCH_KALDI = {
     "pk-gru": (5, 4e-4),

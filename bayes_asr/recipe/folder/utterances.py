@@ -9,7 +9,13 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.lexicon import RESERVED
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import read_mapping, read_text
+from bayes_asr.kaldi_io.text import (
+    read_mapping,
+    read_text,
+    write_mapping,
+    write_speakers,
+    write_text,
+)
 from bayes_asr.recipe.folder.sounds import FORM, Sounds, choose_files, find_sound
 from bayes_asr.recipe.folder.spelling import Spell, compose
 
@@ -169,3 +175,10 @@ def describe_wordless(utterances: Sequence[Utterance]) -> str:
         f"{len(wordless)} of {len(utterances)} transcripts have no words and are learnt as silence:"
         f" {name_some(wordless)}"
     )
+
+
+def write_utterances(members: Sequence[Utterance], directory: Path) -> None:
+    """Write a data directory that names the sound where it lies."""
+    write_speakers({utt.key: utt.speaker for utt in members}, directory)
+    write_text(((utt.key, utt.words) for utt in members), directory / "text")
+    write_mapping(((utt.key, str(utt.file)) for utt in members), directory / "wav.scp")
