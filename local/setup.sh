@@ -4,6 +4,7 @@
 : "${root:?}"
 
 oldest_python='3.11'
+cpu_builds=https://download.pytorch.org/whl/cpu
 
 # from_here PATH: the path from the working directory where it lies below it, in the shell's spelling.
 from_here() {
@@ -98,14 +99,28 @@ pins() {
     fi
 }
 
+# install_torch: where there is none, its CPU build if no NVIDIA card is seen; pip by itself takes the CUDA build on Linux.
+install_torch() {
+    local build=${BAYES_ASR_TORCH:-} why='BAYES_ASR_TORCH says so' ours
+    [[ $build == @(|cpu|cuda) ]] || fail "BAYES_ASR_TORCH=$build: the builds of PyTorch are cpu and cuda."
+    [[ -z $(torch_version "$environment/bin/python") && $(uname -s) == Linux ]] || return 0
+    if [[ -z $build ]] && nvidia-smi -L >/dev/null 2>&1; then
+        build=cuda why='there is an NVIDIA card'
+    elif [[ -z $build ]]; then
+        build=cpu why='no NVIDIA card is seen'
+    fi
+    echo "PyTorch is not installed yet. Its CPU build is a download of about 190 MB and takes 720 MB on disk, its CUDA build"
+    echo "takes 5.7 GB. The $build build is installed, as $why. To choose: BAYES_ASR_TORCH=cpu or cuda before the command."
+    [[ $build == cpu ]] || return 0
+    ours=$(sed -n 's/^torch==//p' "$root/constraints.txt")
+    "$environment/bin/python" -m pip install --no-deps --retries 1 --timeout 20 --index-url "$cpu_builds" "torch==$ours" ||
+        echo "There is no CPU build of torch $ours at $cpu_builds: what pip finds by itself follows."
+}
+
 # install EXTRAS: this checkout and what it needs, by pip alone.
 install() {
     local compiler=${CXX:-c++} constraints=$environment/.bayes_asr-constraints.txt
-    if [[ -z $(torch_version "$environment/bin/python") ]]; then
-        echo "PyTorch is not installed yet. Its CPU package is a download of about 190 MB and takes 720 MB on disk;"
-        echo "the CUDA package, which pip fetches by default on Linux, takes several GB. To choose: interrupt this,"
-        echo "install torch in an active environment as pytorch.org tells, and run this again."
-    fi
+    install_torch
     command -v "${compiler%% *}" >/dev/null ||
         echo "No C++ compiler was found: the slower NumPy and PyTorch forms will be used instead."
     echo "Installing into $environment"

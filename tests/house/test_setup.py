@@ -55,11 +55,43 @@ def test_present_torch_is_kept_and_an_absent_one_announced(
     checkout: Checkout, torch: str, expected: str, announced: bool
 ) -> None:
     done = checkout.run("./run.sh", "--recipe", "made", TORCH=torch)
-    constraints = Path(pip_calls(checkout)[0][-1]).read_text()
+    constraints = Path(pip_calls(checkout)[-1][-1]).read_text()
     assert re.findall("^torch==.*", constraints, re.MULTILINE) == [expected]
     assert ("sympy==" in constraints) == (expected == "torch==2.13.0")
     assert "numpy==" in constraints
     assert ("about 190 MB" in done.stdout) == announced
+
+
+@pytest.mark.parametrize(
+    ("card", "choice", "build"),
+    [
+        (False, "", "cpu"),
+        (True, "", "cuda"),
+        (False, "cuda", "cuda"),
+        (True, "cpu", "cpu"),
+    ],
+)
+def test_torch_is_built_for_the_cards_that_are_there(
+    checkout: Checkout, card: bool, choice: str, build: str
+) -> None:
+    """CUDA's takes gigabytes, which a laptop has no use for."""
+    executable(checkout.environment / "bin/nvidia-smi", f"#!/bin/sh\nexit {int(not card)}\n")
+    variables = {"TORCH": "", "BAYES_ASR_TORCH": choice, "FAILING": "-m pip install --no-deps"}
+    variables["PATH"] = f"{checkout.environment}/bin{os.pathsep}/usr/bin{os.pathsep}/bin"
+    done = checkout.run("./run.sh", "--recipe", "made", **variables)
+    assert done.returncode == 0, "where there is no such build, pip takes what it finds"
+    assert f"The {build} build is installed, as " in done.stdout
+    *before, install = pip_calls(checkout)
+    assert install[3] == "--editable"
+    assert [call[-1] for call in before] == (["torch==2.13.0"] if build == "cpu" else [])
+    assert ("There is no CPU build of torch" in done.stdout) == (build == "cpu")
+
+
+def test_unknown_build_of_torch_is_refused(checkout: Checkout) -> None:
+    done = checkout.run("./run.sh", "--recipe", "made", BAYES_ASR_TORCH="rocm")
+    assert done.returncode == 1
+    assert "BAYES_ASR_TORCH=rocm: the builds of PyTorch are cpu and cuda" in done.stderr
+    assert not pip_calls(checkout)
 
 
 def test_missing_compiler_is_said(checkout: Checkout) -> None:
