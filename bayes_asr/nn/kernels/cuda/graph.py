@@ -13,14 +13,13 @@ from torch import Tensor, nn
 
 from bayes_asr.nn.kernels.cuda.recurrence import unroll_static
 from bayes_asr.nn.kernels.cuda.static import Shape
-from bayes_asr.nn.kernels.kernel import unroll_shifted
 from bayes_asr.nn.kernels.reference.fused import (
     Gradients,
     add_recurrent_terms,
     reset_partials,
     through_block,
 )
-from bayes_asr.nn.kernels.reference.scan import Recurrence
+from bayes_asr.nn.kernels.reference.scan import Recurrence, unroll_shifted
 from bayes_asr.nn.units.cell import Cell, LogDomainCell
 
 BLOCK = 1024  # frames whose partial derivatives are computed at once

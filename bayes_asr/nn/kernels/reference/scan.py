@@ -51,6 +51,28 @@ def unroll(recurrence: Recurrence) -> Tensor:
     return frames.order_directions(h, backwards)
 
 
+def unroll_shifted(recurrence: Recurrence, compute: Callable[[Recurrence], Tensor]) -> Tensor:
+    """States h [N, D, H] of a recurrence by code whose dropout is a mask alone.
+
+    Kernels multiply a candidate c by its mask m and know no other dropout. A cell with a
+    `drop_offset` s has m c + s where they have m c. Its state mixes old states with candidates, so
+    that h - s follows the kernel's equation; V reads h, that is, s more.
+    """
+    shift_BDH = recurrence.cell.drop_offset(recurrence.mask_BDH)
+    if shift_BDH is None:
+        return compute(recurrence)
+    # V (h - s) lacks V s, which is the same at every frame of a sequence: it goes into the terms.
+    fed_BDX = (shift_BDH.transpose(0, 1) @ cast(Tensor, recurrence.V)).transpose(0, 1)
+    terms, sequence = recurrence.terms_NSX, recurrence.frames.sequence
+    h = compute(
+        recurrence._replace(
+            terms_NSX=(terms + fed_BDX[sequence]).to(terms.dtype),
+            initial_BDH=tuple(state - shift_BDH for state in recurrence.initial_BDH),
+        )
+    )
+    return (h + shift_BDH[sequence]).to(h.dtype)
+
+
 def scan(
     step: Step, state: State, inputs_NDX: Tensor, frames: PackedFrames
 ) -> tuple[Tensor, State]:

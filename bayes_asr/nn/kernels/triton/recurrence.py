@@ -7,8 +7,8 @@ from torch import Tensor
 
 from bayes_asr.nn.kernels.cuda.recurrence import unroll_static
 from bayes_asr.nn.kernels.cuda.static import Program
-from bayes_asr.nn.kernels.kernel import name_kernel, unroll_shifted
-from bayes_asr.nn.kernels.reference.scan import Recurrence
+from bayes_asr.nn.kernels.kernel import name_kernel
+from bayes_asr.nn.kernels.reference.scan import Recurrence, unroll_shifted
 from bayes_asr.nn.kernels.triton.program import find_program
 from bayes_asr.nn.units.cell import Cell
 
