@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from bayes_asr.nn.kernels import dispatch
+from bayes_asr.config.catalogue import GPU_PATHS
 from bayes_asr.nn.kernels.reference import fused
 from tests.support.places import ROOT
 
@@ -56,7 +56,7 @@ def add_path(patch: pytest.MonkeyPatch, name: str, backend: Any) -> None:
     """Name a path that a module of `sys.modules` computes."""
     backend.__name__ = f"path_{name}"
     patch.setitem(sys.modules, backend.__name__, backend)
-    patch.setitem(dispatch.PATHS, name, backend.__name__)
+    patch.setitem(GPU_PATHS, name, backend.__name__)
 
 
 def steps(case: Case, *paths: str) -> dict[str, Row]:
@@ -132,7 +132,7 @@ def test_wrong_and_raising_paths_are_named_and_right_ones_timed(
     idle = Fake(lambda h: h)
     monkeypatch.setattr(idle, "supports", lambda cell, weights: False, raising=False)
     add_path(monkeypatch, "idle", idle)
-    monkeypatch.setitem(dispatch.PATHS, "missing", "no_such_module")
+    monkeypatch.setitem(GPU_PATHS, "missing", "no_such_module")
     rows = steps(CASE, "eager", "wrong", "lost", "right", "raising", "idle", "missing")
     assert not rows["eager"]["outcome"] + rows["right"]["outcome"]
     assert rows["right"]["error_of_gradients"] < 1e-4
@@ -178,7 +178,7 @@ def test_most_important_cases_come_first_and_quick_ones_are_few() -> None:
     first, second, third, *_ = jobs
     assert first.case == Case("li-bru", "float32", 8, 300, False)
     assert second.case == first.case._replace(network="torch.nn.LSTM")
-    assert third == Job(first.case, tuple(dispatch.PATHS), recurrence=True)
+    assert third == Job(first.case, tuple(GPU_PATHS), recurrence=True)
     quick = plan("--quick", "--peer-path", "clone")
     assert {job.case.batch for job in quick} == {8, 16, 32}
     assert {job.case.frames for job in quick} == {300}
