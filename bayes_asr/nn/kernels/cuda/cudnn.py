@@ -91,15 +91,12 @@ def _run(recurrence: Recurrence, terms_NSX: Tensor, V_SHX: Tensor, *tensors: Ten
     # With terms of each direction side by side, direction d reads its own: rows d of the identity.
     identity = torch.eye(terms_NSX.shape[1] * width, dtype=dtype, device=terms_NSX.device)
     W = identity.split(width)
+    V_SXH = V_SHX.transpose(1, 2).to(dtype).contiguous()  # a copy that `to` makes keeps the strides
     biases = _biases(cell, tensors[cell.states :], dtype)
     weights = [
         w
         for d in range(D)
-        for w in (
-            W[d % len(W)],
-            V_SHX[d % len(V_SHX)].T.to(dtype, copy=True),
-            *biases[d % len(biases)],
-        )
+        for w in (W[d % len(W)], V_SXH[d % len(V_SXH)], *biases[d % len(biases)])
     ]
     call: Callable[..., Sequence[Tensor]] = torch.gru if cell.states == 1 else torch.lstm
     how: dict[str, Any] = {
