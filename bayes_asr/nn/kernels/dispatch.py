@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bayes_asr.config.catalogue import GPU_PATHS
 from bayes_asr.nn.kernels.cpu import recurrence as cpu
-from bayes_asr.nn.kernels.reference import fused, scan
+from bayes_asr.nn.kernels.reference import associative, fused, scan
 from bayes_asr.nn.kernels.reference.scan import Recurrence
 from bayes_asr.nn.units.cell import Cell
 
@@ -37,6 +37,7 @@ class Backend(Protocol):
 
 BACKENDS: tuple[Backend, ...] = (  # the fastest first
     cpu,  # compiled C++, for cells that have a kernel
+    associative,  # a parallel scan over time, for Markov chains away from a CPU
     fused,  # torch's operations and a backward pass by hand, on any device
     scan,  # torch's operations and autograd, for every cell, and what is exported
 )

@@ -46,18 +46,75 @@ def look_back(u: Tensor, stay: Tensor, enter: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class MarkovChain(Cell):
-    """A cell whose state is the log-odds of a feature; the next layer reads its log-probability.
+    """A cell whose last state l is the log-odds of a feature, or what frames add to them.
 
-    smooth: whether later frames count too, by `backward_message`.
     Dropout multiplies a: a dropped frame tells nothing about the feature.
     """
 
     recurrent = False
+
+    def read(self, a: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the logits of p_1 and p_2, and the evidence with dropout [n, D, H]."""
+        raise NotImplementedError
+
+    def matrix(self, a: Tensor, mask: Tensor | None) -> Tensor:
+        """Return A, B and C [3, n, D, H] of e^l = (e^{A + l} + e^B) / (e^{C + l} + 1), l after a
+        frame by l before it.
+        """
+        raise NotImplementedError
+
+
+class TrainedChain(MarkovChain):
+    r"""A chain with p_1 = \sigma(stay) and p_2 = \sigma(enter) [sets, H]."""
+
+    stay: nn.Parameter
+    enter: nn.Parameter
+
+    def read(self, a: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the logits of p_1 and p_2 [sets, H], and the evidence with dropout [n, D, H]."""
+        return self.stay, self.enter, apply_mask(a.squeeze(-2), mask)
+
+
+class GatedChain(MarkovChain):
+    r"""A chain whose p_1 = \sigma(s) and p_2 = \sigma(n) are gates, of each frame.
+
+    s = 2 + W_s x + b_s and n = -2 + W_n x + b_n, so that they begin where trained ones do, whatever
+    the norm. The pre-activations are those of s and n, then a.
+    """
+
+    gates = 3
+
+    def read(self, a: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the logits of p_1 and p_2, and the evidence with dropout [n, D, H]."""
+        stay, enter, evidence = a.unbind(-2)
+        return stay + FIRST_LOGIT, enter - FIRST_LOGIT, apply_mask(evidence, mask)
+
+
+class Filter(MarkovChain):
+    """A chain from the first frame to the last; the next layer reads log-probabilities.
+
+    smooth: whether later frames count too, by `backward_message`.
+    """
+
     probabilistic = True
 
     def __init__(self, units: int, sets: int, *, smooth: bool = False) -> None:
         super().__init__(units, sets)
         self.smooth = smooth
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the log-odds after a frame."""
+        stay, enter, evidence = self.read(a, mask)
+        present, absent = predict(state[0], stay, enter)
+        return (evidence + present - absent,)
+
+    def matrix(self, a: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the matrix of a frame: e^a times the first row of predictions."""
+        stay, enter, evidence = self.read(a, mask)
+        corner = logsigmoid(-enter)
+        return _stack(
+            evidence + logsigmoid(stay) - corner, evidence + enter, logsigmoid(-stay) - corner
+        )
 
     def probability(self, h: Tensor) -> Tensor:
         """Probability that the feature is present."""
@@ -68,11 +125,11 @@ class MarkovChain(Cell):
         return logsigmoid(h)
 
 
-class UBRU(MarkovChain):
+class UBRU(Filter, TrainedChain):
     r"""h_t = logit P(present | x_1..x_t) = a + logit(p_1 P_{t-1} + p_2 (1 - P_{t-1})), P_0 = 1/2.
 
     smooth: h_t = logit P(present | x_1..x_T), by the backward pass over what is still to come.
-    p_1 = \sigma(stay) and p_2 = \sigma(enter) of each unit are trained.
+    p_1 and p_2 of each unit are trained.
     """
 
     kernel: ClassVar = "ubru"
@@ -91,17 +148,12 @@ class UBRU(MarkovChain):
         v = logsigmoid(-self.stay) - logsigmoid(-self.enter)
         return torch.stack((u, v, self.enter), 1)
 
-    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
-        """Return the log-odds after a frame."""
-        present, absent = predict(state[0], self.stay, self.enter)
-        return (apply_mask(a.squeeze(-2), mask) + present - absent,)
-
     def backward_message(self) -> Cell | None:
         """Return the recurrence that smoothing adds."""
         return BackwardMessage(self.stay, self.enter) if self.smooth else None
 
 
-class BackwardMessage(Cell):
+class BackwardMessage(TrainedChain):
     r"""The log-odds that the frames after t add to those at t, from the last frame to the first.
 
     d_t = log(p_1 e^u + 1 - p_1) - log(p_2 e^u + 1 - p_2) with u = d_{t+1} + a_{t+1}, and d_T = 0:
@@ -111,7 +163,6 @@ class BackwardMessage(Cell):
 
     kernel: ClassVar = "ubru-later"
     states = 2
-    recurrent = False
 
     def __init__(self, stay: nn.Parameter, enter: nn.Parameter) -> None:
         super().__init__(stay.shape[-1], stay.shape[0])
@@ -128,33 +179,30 @@ class BackwardMessage(Cell):
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return d and u after a frame."""
-        present, absent = look_back(state[1], self.stay, self.enter)
+        stay, enter, evidence = self.read(a, mask)
+        present, absent = look_back(state[1], stay, enter)
         d = present - absent
-        return d, d + apply_mask(a.squeeze(-2), mask)
+        return d, d + evidence
+
+    def matrix(self, a: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the matrix of u: e^a of a frame times the first row of messages."""
+        stay, enter, evidence = self.read(a, mask)
+        corner = logsigmoid(-enter)
+        return _stack(
+            evidence + logsigmoid(stay) - corner, evidence + logsigmoid(-stay) - corner, enter
+        )
 
 
-class GatedUBRU(MarkovChain):
-    r"""`UBRU` whose p_1 = \sigma(s) and p_2 = \sigma(n) are gates, of each frame.
-
-    s = 2 + W_s x + b_s and n = -2 + W_n x + b_n, so that they begin where those of `UBRU` do,
-    whatever the norm. The pre-activations are those of s and n, then a. Where p_1 = p_2 the past is
-    forgotten, where p_1 = 1 and p_2 = 0 it is kept.
-    """
+class GatedUBRU(Filter, GatedChain):
+    """`UBRU` with gates: p_1 = p_2 forgets the past, p_1 = 1 and p_2 = 0 keep it."""
 
     kernel: ClassVar = "ubru-gates"
-    gates = 3
-
-    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
-        """Return the log-odds after a frame."""
-        stay, enter, evidence = _gates(a, mask)
-        present, absent = predict(state[0], stay, enter)
-        return (evidence + (present - absent),)
 
     def partials(
         self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`."""
-        stay, enter, evidence = _gates(a, mask)
+        stay, enter, evidence = self.read(a, mask)
         p_1, p_2 = stay.sigmoid(), enter.sigmoid()
         # The shares of a feature that was there before in the odds that it is there and that not.
         present = torch.sigmoid(logsigmoid(stay) + previous[0] - logsigmoid(enter))
@@ -169,29 +217,35 @@ class GatedUBRU(MarkovChain):
         return GatedBackwardMessage(self.gate_size, 1) if self.smooth else None
 
 
-class GatedBackwardMessage(Cell):
+class GatedBackwardMessage(GatedChain):
     """`BackwardMessage` of gates: d_t reads p_1, p_2 and a of the frame after t.
 
     Its states are d, and the message of a frame to the one before, which is the next d.
     """
 
     kernel: ClassVar = "ubru-gates-later"
-    gates = 3
     states = 2
-    recurrent = False
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return d of a frame and its message."""
-        stay, enter, evidence = _gates(a, mask)
+        stay, enter, evidence = self.read(a, mask)
         d = state[1].clone()  # loops of exporters hand back no tensor that they are given
         present, absent = look_back(d + evidence, stay, enter)
         return d, present - absent
+
+    def matrix(self, a: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the matrix of messages: e^a of a frame times the first column."""
+        stay, enter, evidence = self.read(a, mask)
+        corner = logsigmoid(-enter)
+        return _stack(
+            evidence + logsigmoid(stay) - corner, logsigmoid(-stay) - corner, evidence + enter
+        )
 
     def partials(
         self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
     ) -> Partials:
         """Return the derivatives of `forward`."""
-        stay, enter, evidence = _gates(a, mask)
+        stay, enter, evidence = self.read(a, mask)
         u = previous[1] + evidence
         # The probabilities of the feature at the frame where it was and was not there before.
         present, absent = torch.sigmoid(stay + u), torch.sigmoid(enter + u)
@@ -202,7 +256,5 @@ class GatedBackwardMessage(Cell):
         return [torch.zeros_like(a), by_gate], [[None, torch.ones_like(u)], [None, by_u]]
 
 
-def _gates(a: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """The logits of p_1 and p_2, and the evidence with dropout, out of [n, D, 3, H]."""
-    stay, enter, evidence = a.unbind(-2)
-    return stay + FIRST_LOGIT, enter - FIRST_LOGIT, apply_mask(evidence, mask)
+def _stack(*tensors: Tensor) -> Tensor:
+    return torch.stack(torch.broadcast_tensors(*tensors))

@@ -92,7 +92,7 @@ class FusedRecurrence(torch.autograd.Function):
         a_NDX, V, mask_BDH, *tensors = ctx.saved_tensors  # type: ignore[attr-defined]
         gates = a_NDX.unflatten(-1, (cell.gates, -1))
         initial, states = tensors[: cell.states], tensors[cell.states :]
-        previous = [_delay(s, s_0, frames) for s, s_0 in zip(states, initial, strict=True)]
+        previous = [delay(s, s_0, frames) for s, s_0 in zip(states, initial, strict=True)]
         reset = reset_partials(cell, gates, previous[0]) if cell.resets else ()
         V_T = None if V is None else V.transpose(1, 2)
         parameters = [p for p in cell.parameters() if p.requires_grad]
@@ -121,18 +121,33 @@ class FusedRecurrence(torch.autograd.Function):
         by_terms = frames.order_directions(da.flatten(2), backwards)
         if ctx.sets == 1:  # type: ignore[attr-defined]
             by_terms = by_terms.sum(1, keepdim=True)
-        by_parameter: dict[Tensor, Tensor | None] = {}
-        if parameters:
-            mask_NDH = None if mask_BDH is None else mask_BDH[frames.sequence]
-            with torch.enable_grad():
-                outputs = cell(gates, tuple(previous), mask_NDH)
-                gradients = torch.autograd.grad(outputs, parameters, by_state, allow_unused=True)
-            by_parameter = dict(zip(parameters, gradients, strict=True))
-        of_cell = (by_parameter.get(p) for p in cell.parameters())
+        mask_NDH = None if mask_BDH is None else mask_BDH[frames.sequence]
+        of_cell = parameter_gradients(cell, gates, previous, mask_NDH, by_state)
         return None, None, None, by_terms, by_V, None, *g_BDH, *of_cell
 
 
-def _delay(state_NDH: Tensor, initial_BDH: Tensor, frames: PackedFrames) -> Tensor:
+def parameter_gradients(
+    cell: Cell,
+    gates: Tensor,
+    previous: Sequence[Tensor],
+    mask_NDH: Tensor | None,
+    by_state: Sequence[Tensor],
+) -> list[Tensor | None]:
+    """Gradients of all parameters of a cell, from those that reach its states after each frame.
+
+    previous: the states before each frame.
+    """
+    parameters = [p for p in cell.parameters() if p.requires_grad]
+    by_parameter: dict[Tensor, Tensor | None] = {}
+    if parameters:
+        with torch.enable_grad():
+            outputs = cell(gates, tuple(previous), mask_NDH)
+            gradients = torch.autograd.grad(outputs, parameters, by_state, allow_unused=True)
+        by_parameter = dict(zip(parameters, gradients, strict=True))
+    return [by_parameter.get(p) for p in cell.parameters()]
+
+
+def delay(state_NDH: Tensor, initial_BDH: Tensor, frames: PackedFrames) -> Tensor:
     """A state before every frame [N, D, H]: the initial one, then that after the frame before."""
     previous = torch.empty_like(state_NDH)
     # The first B rows are the first time step; the others read the row of the frame before.
