@@ -453,7 +453,8 @@ def test_units_without_probabilities_hand_none_on() -> None:
         layer(unit="li-gru", hand_on="prob")
 
 
-@pytest.mark.parametrize("norm", NORMS)
+# batch-opposed negates the first gate, which is the evidence where transitions are trained.
+@pytest.mark.parametrize("norm", [norm for norm in NORMS if norm != "batch-opposed"])
 @pytest.mark.parametrize("smooth", [False, True])
 def test_gates_begin_where_trained_transitions_do(norm: str, smooth: bool) -> None:
     """Behind every norm, shared by gates or not; the norm of a gate that reads nothing is 0."""
