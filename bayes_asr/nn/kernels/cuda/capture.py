@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayes_asr.nn.kernels.cuda.static import Program, Shape
 
-GRAPHS = 32  # buckets whose graphs are kept
+GRAPHS = 64  # buckets whose graphs are kept
 ALIGNMENT = 256  # bytes; as those of torch's own tensors on a GPU
 
 

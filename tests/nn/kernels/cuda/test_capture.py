@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bayes_asr.nn.kernels.cuda import capture
 from bayes_asr.nn.kernels.cuda.capture import GRAPHS, Workspace
 from bayes_asr.nn.kernels.cuda.static import Shape
 
@@ -96,9 +97,10 @@ def test_a_graph_is_replayed_without_its_program() -> None:
 
 
 @pytest.mark.gpu
-def test_graphs_may_be_forgotten_while_they_run() -> None:
+def test_graphs_may_be_forgotten_while_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "GRAPHS", 3)
     workspace = Workspace(CUDA)
-    for T in range(1, 2 * GRAPHS):
+    for T in (40, 30, 20, 10, 50, 20, 10):
         buffers, forward, _ = workspace.find(Doubling(), shape_of(T, device=CUDA), keep=False)
         buffers["terms"].fill_(T)
         forward()
