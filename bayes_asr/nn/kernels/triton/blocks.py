@@ -60,8 +60,31 @@ def multiply(
         a += STRIPS * DEPTH
         b += STRIPS * DEPTH * STRIDE
     if STRIPS > 1:
-        sums = tl.sum(sums, 0)
+        sums = add_strips(sums)
     return sums
+
+
+@triton.jit
+def add_strips(sums):
+    """The sums [ROWS, COLUMNS] over up to 8 strips, of which each thread computes its share.
+
+    tl.sum would leave all of them with every warp, each of which would do all that follows.
+    """
+    sums = tl.permute(sums, (1, 2, 0))
+    if sums.shape[2] == 8:
+        sums = add_pairs(sums)
+    if sums.shape[2] == 4:
+        sums = add_pairs(sums)
+    if sums.shape[2] == 2:
+        sums = add_pairs(sums)
+    return tl.reshape(sums, (sums.shape[0], sums.shape[1]))
+
+
+@triton.jit
+def add_pairs(sums):
+    """The sums of neighbours in the last dimension."""
+    even, odd = tl.split(tl.reshape(sums, (sums.shape[0], sums.shape[1], sums.shape[2] // 2, 2)))
+    return even + odd
 
 
 @triton.jit
@@ -97,7 +120,7 @@ def multiply_backward(
     """fed V^T [ROWS, UNITS] for fed [rows, W, G] and V [sets, W, W, G]."""
     matrix = weights + tl.program_id(2) * (W * W * G)
     column = units_of_program(UNITS) * (W * G)
-    return multiply(fed + row * (W * G), matrix + column, 1, W * G, STRIPS, DEPTH * G, PRECISION)
+    return multiply(fed + row * (W * G), matrix + column, 1, W * G, STRIPS, DEPTH, PRECISION)
 
 
 @triton.jit
@@ -144,7 +167,15 @@ def store_planes(at, x, y, z, valid, H: tl.constexpr, PLANES: tl.constexpr):
 
 
 @triton.jit
-def add_by_coefficient(sums, extras, g, valid, H: tl.constexpr):
+def store_gradient(at, back, da, alive, here):
+    """Store the gradient of a pre-activation, 0 where spare, and as a factor of the step before."""
+    da = tl.where(alive, da, 0.0)
+    tl.store(at, da, here)
+    tl.store(back, da)
+
+
+@triton.jit
+def add_by_coefficient(sums, extras, g, alive):
     """Add the gradient of a coefficient, for that of the state on which it acts."""
-    by = tl.load(extras, valid, 0.0).to(tl.float32)
-    tl.store(sums, tl.load(sums, valid, 0.0) + by * g, valid)
+    by = tl.load(extras, alive, 0.0).to(tl.float32)
+    tl.store(sums, tl.load(sums, alive, 0.0) + by * g, alive)

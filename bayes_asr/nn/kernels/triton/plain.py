@@ -13,6 +13,7 @@ from bayes_asr.nn.kernels.triton.blocks import (
     multiply_forward,
     rows_of_program,
     split_pairs,
+    store_gradient,
     store_planes,
     units_of_program,
 )
@@ -51,14 +52,16 @@ def forward_plain(
     """The state after frame t, and its derivatives."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    real = unit < H
-    alive = (row // D < tl.load(sizes + t)) & real
+    here = (row < B * D) & (unit < H)
+    alive = here & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     x = terms + frame * (G * H) + unit
-    a = tl.load(x, alive, 0.0).to(tl.float32)
-    m = tl.load(mask + row * H + unit, alive, 0.0)
+    a = tl.load(x, here, 0.0).to(tl.float32)
+    if G > 1:
+        a_c = tl.load(x + H, here, 0.0).to(tl.float32)
+    m = tl.load(mask + row * H + unit, here, 0.0)
     old = tl.load(state + row * W + unit)
-    p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, real, H, P)
+    p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
     factors = fed + (t % 2) * (padded * W)
     sums = multiply_forward(factors, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
     E: tl.constexpr = P + G - 1
@@ -70,7 +73,6 @@ def forward_plain(
         tl.store(slope, by_a * m, alive)
         store_planes(extra, by_p * m, by_q * m, by_r * m, alive, H, P)
     else:
-        a_c = tl.load(x + H, alive, 0.0).to(tl.float32)
         sums_z, sums_c = split_pairs(sums)
         if UNIT == "mixing":
             z, z_minus, _ = logistic(a + sums_z)
@@ -85,7 +87,7 @@ def forward_plain(
         tl.store(slope, by_z, alive)
         tl.store(slope + H, by_c, alive)
         tl.store(extra + P * H, share, alive)
-    tl.store(h + frame * H + unit, tl.where(alive, new, old), (row < B * D) & real)
+    tl.store(h + frame * H + unit, tl.where(alive, new, old), here)
     tl.store(state + row * W + unit, new, alive)
     tl.store(fed + ((t + 1) % 2) * (padded * W) + row * W + unit, tl.where(alive, new, 0.0))
 
@@ -122,34 +124,30 @@ def backward_plain(
     """
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    real = unit < H
-    alive = (row // D < tl.load(sizes + t)) & real
-    stored = (row < B * D) & real
+    here = (row < B * D) & (unit < H)
+    alive = here & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     E: tl.constexpr = P + G - 1
     extra = extras + frame * (E * H) + unit
     carried = carry + row * W + unit
-    g = tl.load(arriving + frame * H + unit, alive, 0.0).to(tl.float32)
+    g = tl.load(arriving + frame * H + unit, here, 0.0).to(tl.float32)
     slope = slopes + frame * (G * H) + unit
-    by_a = tl.load(slope, alive, 0.0).to(tl.float32)
+    by_a = tl.load(slope, here, 0.0).to(tl.float32)
     if G > 1:
-        by_c = tl.load(slope + H, alive, 0.0).to(tl.float32)
-        share = tl.load(extra + P * H, alive, 0.0).to(tl.float32)
+        by_c = tl.load(slope + H, here, 0.0).to(tl.float32)
+        share = tl.load(extra + P * H, here, 0.0).to(tl.float32)
         g += tl.load(carried)
     factors = fed_back + ((t + 1) % 2) * (padded * (W * G))
     g += multiply_backward(factors, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
-    g = tl.where(alive, g, 0.0)
     at = da + frame * (G * H) + unit
     back = fed_back + (t % 2) * (padded * (W * G)) + (row * W + unit) * G
-    tl.store(at, by_a * g, stored)
-    tl.store(back, by_a * g)
+    store_gradient(at, back, by_a * g, alive, here)
     if G > 1:
-        tl.store(at + H, by_c * g, stored)
-        tl.store(back + 1, by_c * g)
-        tl.store(carried, share * g)
+        store_gradient(at + H, back + 1, by_c * g, alive, here)
+        tl.store(carried, tl.where(alive, share * g, 0.0))
     for k in tl.static_range(P):
         sums = by_coefficients + row * (P * H) + k * H + unit
-        add_by_coefficient(sums, extra + k * H, g, alive, H)
+        add_by_coefficient(sums, extra + k * H, g, alive)
 
 
 @triton.jit(do_not_specialize=["B", "padded"])
@@ -178,12 +176,12 @@ def backward_start(
     """
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    stored = (row < B * D) & (unit < H)
+    here = (row < B * D) & (unit < H)
     handed = tl.load(carry + row * W + unit)
     g = multiply_backward(fed_back, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
     at = by_initial + row * H + unit
     if STATES > 1:
-        tl.store(at, g, stored)
-        tl.store(at + B * D * H, handed, stored)
+        tl.store(at, g, here)
+        tl.store(at + B * D * H, handed, here)
     else:
-        tl.store(at, g + handed, stored)
+        tl.store(at, g + handed, here)

@@ -38,11 +38,11 @@ from bayes_asr.nn.kernels.triton.resetting import (
     forward_gates,
 )
 
-STRIP = 64  # units whose factors are multiplied at once; H is filled up to a multiple
-STRIPS = 4  # parts of them, each multiplied by a warp of its own
-WARPS = 4
-STAGES = 5  # blocks of factors that are on their way at once, as far as they fit
-SHARED = 90 * 2**10  # bytes of shared memory for them
+STRIPS = 8  # of factors that are multiplied at once, each by a warp of its own: 1, 2, 4 or 8
+DEPTH = 16  # factors of a strip, the fewest that tensor cores multiply
+BYTES = 4  # of the factors of a strip, for each of DEPTH, where there are many factors
+STAGES = 10  # blocks of factors that are on their way at once, and one more, as far as they fit
+SHARED = 96 * 2**10  # bytes of shared memory for them
 PROGRAMS = 100  # of a launch, rather than fewer with more columns
 CHAIN_UNITS, CHAIN_WARPS = 64, 2
 
@@ -122,7 +122,7 @@ class StepKernels:
     def allocate(self, shape: Shape) -> Buffers:
         """Return empty buffers."""
         T, B, D, H, sets, *_ = shape
-        unit, P, W = UNITS[self.unit], self._coefficients, cdiv(H, STRIP) * STRIP
+        unit, P, W = UNITS[self.unit], self._coefficients, _fill_up(H)
         G, g, rows = unit.gates, unit.summed, _split_rows(B, D, sets)
         padded = rows.blocks * rows.size * sets
         floats = {
@@ -200,8 +200,9 @@ class StepKernels:
         (B, D, H), (padded, W) = buffers["mask"].shape, buffers["carry"].shape
         rows = _split_rows(B, D, len(V))
         programs = rows.blocks * len(V)
-        width = next((n for n in (64, 32) if programs * cdiv(H, n // columns) >= PROGRAMS), 16)
-        block = (rows.size + width) * STRIP * depth * V.itemsize
+        width = next((n for n in (64, 32, 16) if programs * cdiv(H, n // columns) >= PROGRAMS), 8)
+        deep = DEPTH * min(depth, max(1, BYTES // V.itemsize))
+        block = (rows.size + width) * STRIPS * deep * V.itemsize
         constants = {
             "B": B,
             "padded": padded,
@@ -217,9 +218,9 @@ class StepKernels:
             "ROWS": rows.size,
             "UNITS": width // columns,
             "STRIPS": STRIPS,
-            "DEPTH": STRIP // STRIPS,
-            "PRECISION": "tf32" if self.tf32 else "tf32x3",  # three products of TF32 are as exact
-            "num_warps": WARPS,
+            "DEPTH": deep,
+            "PRECISION": "tf32" if self.tf32 else "ieee",
+            "num_warps": STRIPS,
             "num_stages": max(1, min(STAGES, SHARED // block)),
         }
         return kernel, (cdiv(H, width // columns), rows.blocks, len(V)), constants
@@ -279,10 +280,14 @@ class _Rows(NamedTuple):
 
 
 def _split_rows(B: int, D: int, sets: int) -> _Rows:
-    """The blocks of rows of each set of weights; a product has 16 rows or more."""
-    rows = B * D // sets
-    size = 16 if rows <= 16 else 32
-    return _Rows(cdiv(rows, size), size)
+    """The blocks of rows of each set of weights; tensor cores multiply 16 rows or more."""
+    size = 32 if B * D >= 64 else 16
+    return _Rows(cdiv(B * D // sets, size), size)
+
+
+def _fill_up(H: int) -> int:
+    """The units that fill up whole strips."""
+    return cdiv(H, STRIPS * DEPTH) * STRIPS * DEPTH
 
 
 def _allocate(shape: Shape, floats: Sizes, factors: Sizes) -> Buffers:

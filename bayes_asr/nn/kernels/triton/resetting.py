@@ -15,6 +15,7 @@ from bayes_asr.nn.kernels.triton.blocks import (
     multiply_forward,
     rows_of_program,
     split_pairs,
+    store_gradient,
     store_planes,
     units_of_program,
 )
@@ -48,19 +49,21 @@ def forward_gates(
     """The pre-activations of the gates of frame t, and the reset state r h."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    alive = (row // D < tl.load(sizes + t)) & (unit < H)
+    here = (row < B * D) & (unit < H)
+    alive = here & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     x = terms + frame * (G * H) + unit
     at = row * W + unit
-    a = tl.load(x, alive, 0.0).to(tl.float32)
+    a = tl.load(x, here, 0.0).to(tl.float32)
+    if G == 3:
+        a_r = tl.load(x + H, here, 0.0).to(tl.float32)
     old = tl.load(state + at)
     factors = fed + (t % 2) * (padded * W)
     sums = multiply_forward(factors, weights, rows, W, G - 1, UNITS, STRIPS, DEPTH, PRECISION)
     if G == 3:
         sums, sums_r = split_pairs(sums)
         tl.store(gates + at, a + sums)
-        a = tl.load(x + H, alive, 0.0).to(tl.float32)
-        sums = sums_r
+        a, sums = a_r, sums_r
     tl.store(gates + (G - 2) * (padded * W) + at, a + sums)
     r, _, _ = logistic(a + sums)
     tl.store(restored + frame * H + unit, r * old, alive)
@@ -101,16 +104,16 @@ def forward_candidate(
     """The state after frame t, and its derivatives."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    real = unit < H
-    alive = (row // D < tl.load(sizes + t)) & real
+    here = (row < B * D) & (unit < H)
+    alive = here & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     at = row * W + unit
-    a = tl.load(terms + frame * (G * H) + (G - 1) * H + unit, alive, 0.0).to(tl.float32)
-    m = tl.load(mask + row * H + unit, alive, 0.0)
+    a = tl.load(terms + frame * (G * H) + (G - 1) * H + unit, here, 0.0).to(tl.float32)
+    m = tl.load(mask + row * H + unit, here, 0.0)
     old = tl.load(state + at)
     a_z = tl.load(gates + at)
     r, r_minus, _ = logistic(tl.load(gates + (G - 2) * (padded * W) + at))
-    p, q, s = load_coefficients(coefficients, tl.program_id(2), unit, real, H, P)
+    p, q, s = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
     a += multiply_forward(inner, candidate_weights, rows, W, 1, UNITS, STRIPS, DEPTH, PRECISION)
     # minimal-gru mixes by the gate that its reset has not.
     SIGN: tl.constexpr = -1.0 if UNIT == "minimal-gru" else 1.0
@@ -122,7 +125,7 @@ def forward_candidate(
     extra = extras + frame * ((P + 3) * H) + unit
     store_planes(extra, by_p, by_q, by_s, alive, H, P)
     store_planes(extra + P * H, z_minus, r, old * r * r_minus, alive, H, 3)
-    tl.store(h + frame * H + unit, tl.where(alive, new, old), (row < B * D) & real)
+    tl.store(h + frame * H + unit, tl.where(alive, new, old), here)
     tl.store(state + at, new, alive)
     tl.store(fed + ((t + 1) % 2) * (padded * W) + at, tl.where(alive, new, 0.0))
 
@@ -158,27 +161,25 @@ def backward_candidate(
     """da_t of the candidate; what mixing owes to its gate waits for what the reset does."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    real = unit < H
-    alive = (row // D < tl.load(sizes + t)) & real
-    stored = (row < B * D) & real
+    here = (row < B * D) & (unit < H)
+    alive = here & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     at = row * W + unit
     slope = slopes + frame * (2 * H) + unit
     extra = extras + frame * ((P + 3) * H) + unit
-    g = tl.load(arriving + frame * H + unit, alive, 0.0).to(tl.float32) + tl.load(carry + at)
-    by_z = tl.load(slope, alive, 0.0).to(tl.float32)
-    by_c = tl.load(slope + H, alive, 0.0).to(tl.float32)
-    share = tl.load(extra + P * H, alive, 0.0).to(tl.float32)
+    g = tl.load(arriving + frame * H + unit, here, 0.0).to(tl.float32) + tl.load(carry + at)
+    by_z = tl.load(slope, here, 0.0).to(tl.float32)
+    by_c = tl.load(slope + H, here, 0.0).to(tl.float32)
+    share = tl.load(extra + P * H, here, 0.0).to(tl.float32)
     factors = fed_back + ((t + 1) % 2) * (padded * W * (G - 1))
     g += multiply_backward(factors, weights, rows, W, G - 1, UNITS, STRIPS, DEPTH, PRECISION)
-    g = tl.where(alive, g, 0.0)
-    tl.store(carry + at, share * g)
+    tl.store(carry + at, tl.where(alive, share * g, 0.0))
     tl.store(waiting + at, by_z * g)
-    tl.store(da + frame * (G * H) + (G - 1) * H + unit, by_c * g, stored)
-    tl.store(inner_back + at, by_c * g)
+    candidate = da + frame * (G * H) + (G - 1) * H + unit
+    store_gradient(candidate, inner_back + at, by_c * g, alive, here)
     for k in tl.static_range(P):
         sums = by_coefficients + row * (P * H) + k * H + unit
-        add_by_coefficient(sums, extra + k * H, g, alive, H)
+        add_by_coefficient(sums, extra + k * H, g, alive)
 
 
 @triton.jit(do_not_specialize=["t", "B", "padded"])
@@ -209,26 +210,23 @@ def backward_gates(
     """da_t of the gates, by the gradient of the reset state."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    real = unit < H
-    alive = (row // D < tl.load(sizes + t)) & real
-    stored = (row < B * D) & real
+    here = (row < B * D) & (unit < H)
+    alive = here & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     at = row * W + unit
     extra = extras + frame * ((P + 3) * H) + unit
-    r = tl.load(extra + (P + 1) * H, alive, 0.0).to(tl.float32)
-    by_r = tl.load(extra + (P + 2) * H, alive, 0.0).to(tl.float32)
+    r = tl.load(extra + (P + 1) * H, here, 0.0).to(tl.float32)
+    by_r = tl.load(extra + (P + 2) * H, here, 0.0).to(tl.float32)
     handed, da_z = tl.load(carry + at), tl.load(waiting + at)
     g = multiply_backward(
         inner_back, candidate_weights, rows, W, 1, UNITS, STRIPS, DEPTH, PRECISION
     )
-    tl.store(carry + at, handed + r * g)
+    tl.store(carry + at, tl.where(alive, handed + r * g, 0.0))
     da_r = by_r * g
     gate = da + frame * (G * H) + unit
     back = fed_back + (t % 2) * (padded * W * (G - 1)) + at * (G - 1)
     if G == 2:
         da_r += da_z
     else:
-        tl.store(gate, da_z, stored)
-        tl.store(back, da_z)
-    tl.store(gate + (G - 2) * H, da_r, stored)
-    tl.store(back + (G - 2), da_r)
+        store_gradient(gate, back, da_z, alive, here)
+    store_gradient(gate + (G - 2) * H, back + (G - 2), da_r, alive, here)
