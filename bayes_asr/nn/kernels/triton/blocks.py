@@ -6,7 +6,8 @@ block of units, block of rows and set of weights.
 
 Constants of kernels: D directions, H units, W units with those that fill them up, G gates, SETS of
 weights, P coefficients; ROWS and UNITS of a program; STRIPS strips of DEPTH factors that are
-multiplied at once, each by warps of its own; PRECISION of products of float32.
+multiplied at once, each by warps of its own; PRECISION of products of float32; OVERLAP with the
+kernel before.
 Buffers are described in `program`.
 """
 
@@ -27,6 +28,17 @@ def rows_of_program(D: tl.constexpr, SETS: tl.constexpr, ROWS: tl.constexpr):
 def units_of_program(UNITS: tl.constexpr):
     """The units of a program [UNITS]."""
     return tl.program_id(0) * UNITS + tl.arange(0, UNITS)
+
+
+@triton.jit
+def follow(OVERLAP: tl.constexpr):
+    """Wait for the kernel before, if this one began earlier; then let the next one begin.
+
+    What every kernel of a pass reads alike may be loaded earlier still.
+    """
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from bayes_asr.nn.kernels.triton.blocks import (
     add_by_coefficient,
+    follow,
     load_coefficients,
     multiply_backward,
     multiply_forward,
@@ -45,6 +46,7 @@ def forward_lstm(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """The states after frame t, and their derivatives; the peepholes of i, f and o are p, q, r."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
@@ -59,9 +61,10 @@ def forward_lstm(
     a_o = tl.load(x + 3 * H, here, 0.0).to(tl.float32)
     m = tl.load(mask + row * H + unit, here, 0.0)
     at = row * W + unit
+    p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
+    follow(OVERLAP)
     held = tl.load(state + at)
     old = tl.load(state + padded * W + at)
-    p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
     factors = fed + (t % 2) * (padded * W)
     sums = multiply_forward(factors, weights, rows, W, 4, UNITS, STRIPS, DEPTH, PRECISION)
     sums_i, sums_f, sums_c, sums_o = split_fours(sums)
@@ -113,6 +116,7 @@ def backward_lstm(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """da_t of the gradients by h_t and c_t; c_t hands back the gradient of c_{t-1}."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
@@ -125,12 +129,13 @@ def backward_lstm(
     g = tl.load(arriving + frame * H + unit, here, 0.0).to(tl.float32)
     h_by_c = tl.load(extra + P * H, here, 0.0).to(tl.float32)
     c_by_old = tl.load(extra + (P + 1) * H, here, 0.0).to(tl.float32)
-    g_c = tl.load(carried)
     slope = slopes + frame * (4 * H) + unit
     by_i = tl.load(slope, here, 0.0).to(tl.float32)
     by_f = tl.load(slope + H, here, 0.0).to(tl.float32)
     by_c = tl.load(slope + 2 * H, here, 0.0).to(tl.float32)
     by_o = tl.load(slope + 3 * H, here, 0.0).to(tl.float32)
+    follow(OVERLAP)
+    g_c = tl.load(carried)
     factors = fed_back + ((t + 1) % 2) * (padded * (W * 4))
     g += multiply_backward(factors, weights, rows, W, 4, UNITS, STRIPS, DEPTH, PRECISION)
     g_c += h_by_c * g

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from bayes_asr.nn.kernels.triton.blocks import (
     add_by_coefficient,
+    follow,
     load_coefficients,
     multiply_backward,
     multiply_forward,
@@ -48,6 +49,7 @@ def forward_plain(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """The state after frame t, and its derivatives."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
@@ -60,8 +62,9 @@ def forward_plain(
     if G > 1:
         a_c = tl.load(x + H, here, 0.0).to(tl.float32)
     m = tl.load(mask + row * H + unit, here, 0.0)
-    old = tl.load(state + row * W + unit)
     p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
+    follow(OVERLAP)
+    old = tl.load(state + row * W + unit)
     factors = fed + (t % 2) * (padded * W)
     sums = multiply_forward(factors, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
     E: tl.constexpr = P + G - 1
@@ -117,6 +120,7 @@ def backward_plain(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """da_t = slopes g_t of the gradient g_t by the state after frame t.
 
@@ -136,6 +140,8 @@ def backward_plain(
     if G > 1:
         by_c = tl.load(slope + H, here, 0.0).to(tl.float32)
         share = tl.load(extra + P * H, here, 0.0).to(tl.float32)
+    follow(OVERLAP)
+    if G > 1:
         g += tl.load(carried)
     factors = fed_back + ((t + 1) % 2) * (padded * (W * G))
     g += multiply_backward(factors, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
@@ -169,6 +175,7 @@ def backward_start(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """The gradients by the states before the leading frame, of any unit.
 
@@ -177,6 +184,7 @@ def backward_start(
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
     here = (row < B * D) & (unit < H)
+    follow(OVERLAP)
     handed = tl.load(carry + row * W + unit)
     g = multiply_backward(fed_back, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
     at = by_initial + row * H + unit

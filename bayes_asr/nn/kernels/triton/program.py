@@ -16,7 +16,7 @@ where it is said in the type of terms:
   [rows, W], and, of terms, `inner` and `inner_back` [rows, W] (`resetting`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -44,6 +44,7 @@ BYTES = 4  # of the factors of a strip, for each of DEPTH, where there are many 
 STAGES = 10  # blocks of factors that are on their way at once, and one more, as far as they fit
 SHARED = 96 * 2**10  # bytes of shared memory for them
 PROGRAMS = 100  # of a launch, rather than fewer with more columns
+OVERLAP = False  # begin a kernel before the one before has ended: from compute capability 9.0 on
 CHAIN_UNITS, CHAIN_WARPS = 64, 2
 
 Buffers = dict[str, Tensor]
@@ -166,9 +167,8 @@ class StepKernels:
             self._launch(kernel, buffers, columns=gates, depth=1)
             for kernel, gates in zip(unit.forward, (unit.summed, 1), strict=False)
         ]
-        for t in range(len(buffers["sizes"])):
-            for launch in launches:
-                _run(launch, buffers, t=t)
+        T = len(buffers["sizes"])
+        _run([(launch, {"t": t}) for t in range(T) for launch in launches], buffers)
 
     def backward(self, buffers: Buffers) -> None:
         """Compute all gradients but that of V."""
@@ -179,10 +179,9 @@ class StepKernels:
             self._launch(kernel, buffers, columns=1, depth=gates)
             for kernel, gates in zip(unit.backward, (unit.summed, 1), strict=False)
         ]
-        for t in reversed(range(len(buffers["sizes"]))):
-            for launch in launches:
-                _run(launch, buffers, t=t)
-        _run(self._launch(backward_start, buffers, columns=1, depth=unit.summed), buffers)
+        start = self._launch(backward_start, buffers, columns=1, depth=unit.summed)
+        steps = reversed(range(len(buffers["sizes"])))
+        _run([*((launch, {"t": t}) for t in steps for launch in launches), (start, {})], buffers)
 
     def _fill_weights(self, buffers: Buffers) -> None:
         """Copy V to where kernels read it."""
@@ -220,6 +219,7 @@ class StepKernels:
             "STRIPS": STRIPS,
             "DEPTH": deep,
             "PRECISION": "tf32" if self.tf32 else "tf32x3",  # three products of TF32 are as exact
+            "OVERLAP": OVERLAP and _can_overlap(V.device),
             "num_warps": STRIPS,
             "num_stages": max(1, min(STAGES, SHARED // block)),
         }
@@ -250,11 +250,11 @@ class ChainKernel:
 
     def forward(self, buffers: Buffers) -> None:
         """Compute all states."""
-        _run(self._launch(forward_chain, buffers), buffers)
+        _run([(self._launch(forward_chain, buffers), {})], buffers)
 
     def backward(self, buffers: Buffers) -> None:
         """Compute all gradients."""
-        _run(self._launch(backward_chain, buffers), buffers)
+        _run([(self._launch(backward_chain, buffers), {})], buffers)
 
     def _launch(self, kernel: Any, buffers: Buffers) -> Launch:
         T, B, D, H = buffers["h"].shape
@@ -306,9 +306,16 @@ def _clear(buffers: Buffers, *names: str) -> None:
         buffers[name].zero_()
 
 
-def _run(launch: Launch, buffers: Buffers, **step: int) -> None:
-    """Launch a kernel, whose parameters are named as buffers and constants are."""
-    kernel, grid, constants = launch
-    values = {**buffers, **constants, **step}
-    options = {name: values[name] for name in ("num_warps", "num_stages")}
-    kernel[grid](**{name: values.get(name) for name in kernel.arg_names}, **options)
+def _run(steps: Iterable[tuple[Launch, dict[str, int]]], buffers: Buffers) -> None:
+    """Launch kernels, whose parameters have the names of buffers, constants and steps."""
+    for number, ((kernel, grid, constants), step) in enumerate(steps):
+        values = {**buffers, **constants, **step}
+        options = {name: values[name] for name in ("num_warps", "num_stages")}
+        if number and constants.get("OVERLAP"):
+            options["launch_pdl"] = True  # what comes before the others has not announced its end
+        kernel[grid](**{name: values.get(name) for name in kernel.arg_names}, **options)
+
+
+def _can_overlap(device: torch.device) -> bool:
+    """Whether a kernel may begin before the one before has ended."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)

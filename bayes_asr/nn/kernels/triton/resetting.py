@@ -10,6 +10,7 @@ import triton.language as tl
 
 from bayes_asr.nn.kernels.triton.blocks import (
     add_by_coefficient,
+    follow,
     load_coefficients,
     multiply_backward,
     multiply_forward,
@@ -45,6 +46,7 @@ def forward_gates(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """The pre-activations of the gates of frame t, and the reset state r h."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
@@ -57,6 +59,7 @@ def forward_gates(
     a = tl.load(x, here, 0.0).to(tl.float32)
     if G == 3:
         a_r = tl.load(x + H, here, 0.0).to(tl.float32)
+    follow(OVERLAP)
     old = tl.load(state + at)
     factors = fed + (t % 2) * (padded * W)
     sums = multiply_forward(factors, weights, rows, W, G - 1, UNITS, STRIPS, DEPTH, PRECISION)
@@ -100,6 +103,7 @@ def forward_candidate(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """The state after frame t, and its derivatives."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
@@ -110,10 +114,11 @@ def forward_candidate(
     at = row * W + unit
     a = tl.load(terms + frame * (G * H) + (G - 1) * H + unit, here, 0.0).to(tl.float32)
     m = tl.load(mask + row * H + unit, here, 0.0)
+    p, q, s = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
+    follow(OVERLAP)
     old = tl.load(state + at)
     a_z = tl.load(gates + at)
     r, r_minus, _ = logistic(tl.load(gates + (G - 2) * (padded * W) + at))
-    p, q, s = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
     a += multiply_forward(inner, candidate_weights, rows, W, 1, UNITS, STRIPS, DEPTH, PRECISION)
     # minimal-gru mixes by the gate that its reset has not.
     SIGN: tl.constexpr = -1.0 if UNIT == "minimal-gru" else 1.0
@@ -157,6 +162,7 @@ def backward_candidate(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """da_t of the candidate; what mixing owes to its gate waits for what the reset does."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
@@ -167,10 +173,12 @@ def backward_candidate(
     at = row * W + unit
     slope = slopes + frame * (2 * H) + unit
     extra = extras + frame * ((P + 3) * H) + unit
-    g = tl.load(arriving + frame * H + unit, here, 0.0).to(tl.float32) + tl.load(carry + at)
+    g = tl.load(arriving + frame * H + unit, here, 0.0).to(tl.float32)
     by_z = tl.load(slope, here, 0.0).to(tl.float32)
     by_c = tl.load(slope + H, here, 0.0).to(tl.float32)
     share = tl.load(extra + P * H, here, 0.0).to(tl.float32)
+    follow(OVERLAP)
+    g += tl.load(carry + at)
     factors = fed_back + ((t + 1) % 2) * (padded * W * (G - 1))
     g += multiply_backward(factors, weights, rows, W, G - 1, UNITS, STRIPS, DEPTH, PRECISION)
     tl.store(carry + at, tl.where(alive, share * g, 0.0))
@@ -206,6 +214,7 @@ def backward_gates(
     STRIPS: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """da_t of the gates, by the gradient of the reset state."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
@@ -217,6 +226,7 @@ def backward_gates(
     extra = extras + frame * ((P + 3) * H) + unit
     r = tl.load(extra + (P + 1) * H, here, 0.0).to(tl.float32)
     by_r = tl.load(extra + (P + 2) * H, here, 0.0).to(tl.float32)
+    follow(OVERLAP)
     handed, da_z = tl.load(carry + at), tl.load(waiting + at)
     g = multiply_backward(
         inner_back, candidate_weights, rows, W, 1, UNITS, STRIPS, DEPTH, PRECISION
