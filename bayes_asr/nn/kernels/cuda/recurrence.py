@@ -90,9 +90,9 @@ class StaticRecurrence(torch.autograd.Function):
         by_terms = unpack(buffers["da"], rows)
         by_V = None
         if V is not None and ctx.needs_input_grad[2]:  # type: ignore[attr-defined]
-            before = torch.cat((buffers["initial"][:1].to(shape.dtype), buffers["h"][:-1]))
+            previous = torch.cat((buffers["initial"][:1].to(shape.dtype), buffers["h"][:-1]))
             restored = unpack(buffers["restored"], rows) if "restored" in buffers else None
-            by_V = weight_gradient(unpack(before, rows), restored, by_terms, V)
+            by_V = weight_gradient(unpack(previous, rows), restored, by_terms, V)
         if ctx.shares_terms:  # type: ignore[attr-defined]
             by_terms = by_terms.sum(1, keepdim=True)
         by_coefficients = None

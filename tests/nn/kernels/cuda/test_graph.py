@@ -61,8 +61,8 @@ def gradients(
     weight = net.W.weight
     torch.manual_seed(2)
     x = torch.randn(frames.count, net.W.in_features).to(weight).requires_grad_()
-    here = PackedFrames(frames.lengths, weight.device)
-    y = net(x, here, None if keys is None else keys.to(weight.device))
+    layout = PackedFrames(frames.lengths, weight.device)
+    y = net(x, layout, None if keys is None else keys.to(weight.device))
     torch.manual_seed(3)
     projection = torch.randn(y.shape).to(y)
     return [y.detach(), *torch.autograd.grad((y * projection).sum(), [x, *net.parameters()])]
@@ -79,15 +79,15 @@ def assert_as_scanned(net: RecurrentLayer, tolerance: float) -> None:
     """Compare outputs and gradients, with and without masks, with those of the reference."""
     twin = scanned(net)
     for keys in (KEYS, None):
-        found, expected = (gradients(each, SEQUENCES, keys) for each in (net, twin))
-        assert_close(found, expected, tolerance)
+        computed, expected = (gradients(each, SEQUENCES, keys) for each in (net, twin))
+        assert_close(computed, expected, tolerance)
 
 
-def assert_close(found: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
+def assert_close(computed: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
     """Compare tensors by their norms; terms of order 1 may all but cancel."""
-    for value, wanted in zip(found, expected, strict=True):
-        difference = (value.double().cpu() - wanted).norm()
-        assert difference <= tolerance * max(wanted.norm().item(), 0.1)
+    for value, reference in zip(computed, expected, strict=True):
+        difference = (value.double().cpu() - reference).norm()
+        assert difference <= tolerance * max(reference.norm().item(), 0.1)
 
 
 @every_unit
@@ -129,11 +129,11 @@ def test_what_is_spare_changes_nothing(
     fill_memory: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    net, found = graphed(**unit, tied_directions=False), []
+    net, computed = graphed(**unit, tied_directions=False), []
     for byte in (0, 255, 0x77):  # 255: NaN; 0x77: 1e267
         fill_memory(byte)
-        found.append(gradients(net, SEQUENCES, KEYS))
-    small, *same = found
+        computed.append(gradients(net, SEQUENCES, KEYS))
+    small, *same = computed
     assert all(torch.equal(a, b) for values in same for a, b in zip(small, values, strict=True))
     monkeypatch.setattr(recurrence, "round_up", lambda *_: (8, 64))
     longer = gradients(net, SEQUENCES, KEYS)
@@ -176,8 +176,8 @@ def test_batches_may_wait_for_their_way_back() -> None:
             leaves.append([x, *net.parameters()])
     for _ in "twice":
         for number in (2, 0, 3, 1):
-            found = torch.autograd.grad(losses[number], leaves[number], retain_graph=True)
-            assert all(torch.equal(a, b) for a, b in zip(found, alone[number][1:], strict=True))
+            computed = torch.autograd.grad(losses[number], leaves[number], retain_graph=True)
+            assert all(torch.equal(a, b) for a, b in zip(computed, alone[number][1:], strict=True))
 
 
 @pytest.mark.usefixtures("on_a_cpu")
@@ -299,11 +299,11 @@ def test_spare_frames_of_graphs_change_nothing(
     exact: None, fill_memory: Callable[[int], None]
 ) -> None:
     for unit in ({"unit": "gru"}, {"unit": "lstm", "options": {"peepholes": True}}):
-        net, found = graphed(**unit).float().cuda(), []
+        net, computed = graphed(**unit).float().cuda(), []
         for byte in (0, 255):
             fill_memory(byte)
-            found.append(gradients(net, SEQUENCES, KEYS))
-        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+            computed.append(gradients(net, SEQUENCES, KEYS))
+        assert all(torch.equal(a, b) for a, b in zip(*computed, strict=True))
 
 
 @pytest.mark.gpu
@@ -315,9 +315,9 @@ def test_batches_of_graphs_may_wait_for_their_way_back(exact: None) -> None:
         torch.manual_seed(2)
         losses.append(net(torch.randn(frames.count, 3).cuda(), frames).square().sum())
     late = [torch.autograd.grad(loss, list(net.parameters())) for loss in losses]
-    for frames, found in zip(batches, late, strict=True):
+    for frames, computed in zip(batches, late, strict=True):
         torch.manual_seed(2)
         loss = net(torch.randn(frames.count, 3).cuda(), frames).square().sum()
         expected = torch.autograd.grad(loss, list(net.parameters()))
-        for a, b in zip(found, expected, strict=True):
+        for a, b in zip(computed, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
