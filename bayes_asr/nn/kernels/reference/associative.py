@@ -61,9 +61,9 @@ class AssociativeRecurrence(torch.autograd.Function):
         mask = None if mask_BDH is None else mask_BDH[frames.sequence]
         initial = tensors[cell.states - 1]
         present, mixed, moved = accumulate(cell.matrix(gates, mask), frames, compose_matrices)
-        first = initial[frames.sequence]
-        l_NDH = torch.logaddexp(present + first, mixed) - torch.logaddexp(
-            moved + first, torch.zeros_like(first)
+        start = initial[frames.sequence]
+        l_NDH = torch.logaddexp(present + start, mixed) - torch.logaddexp(
+            moved + start, torch.zeros_like(start)
         )
         previous = delay(l_NDH, initial, frames)
         ctx.save_for_backward(gates, mask, previous)  # type: ignore[arg-type]
