@@ -9,44 +9,62 @@ from torch import Tensor
 
 from bayes_asr.nn import recurrent
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels.dispatch import choose_backend
+from bayes_asr.nn.kernels.dispatch import Backend, choose_backend
 from bayes_asr.nn.kernels.reference import associative
 from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.nn.units.cell import build_cell
+from bayes_asr.nn.units.cell import Cell, build_cell
 from tests.support.nn_units import DIRECTIONS, UNITS, layer, name
 
 CHAINS = [u for u in UNITS if u["unit"] == "ubru"]
 every_chain = pytest.mark.parametrize("unit", CHAINS, ids=name)
 
 
-def differentiate(net: RecurrentLayer, x: Tensor, frames: PackedFrames) -> tuple[Tensor, ...]:
+@pytest.fixture
+def scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let layers scan on a CPU as well, unless they are to take the reference."""
+
+    def choose(cell: Cell, weights: Tensor, *, fused: bool, path: str) -> Backend:
+        return associative if fused else choose_backend(cell, weights, fused=False, path=path)
+
+    monkeypatch.setattr(recurrent, "choose_backend", choose)
+
+
+def differentiate(net: RecurrentLayer, x: Tensor, frames: PackedFrames) -> list[Tensor]:
     """Outputs, and the gradients of a random projection of them by inputs and parameters."""
-    x = x.clone().requires_grad_()
-    y = net(x, frames, torch.arange(len(frames.lengths)))
-    projection = torch.randn(y.shape, generator=torch.Generator().manual_seed(3)).double()
-    return y.detach(), *torch.autograd.grad((y * projection).sum(), [x, *net.parameters()])
+    device = net.W.weight.device
+    x = x.to(device).requires_grad_()
+    keys = torch.arange(len(frames.lengths), device=device)
+    y = net(x, PackedFrames(frames.lengths, device), keys)
+    projection = torch.randn(y.shape, generator=torch.Generator().manual_seed(3)).to(y)
+    by = torch.autograd.grad((y * projection).sum(), [x, *net.parameters()])
+    return [tensor.detach().cpu() for tensor in (y, *by)]
 
 
-@every_chain
-@pytest.mark.parametrize("lengths", [(300, 257, 256, 2, 1), (1,), (9, 9)])
-def test_scan_is_the_loop(
-    unit: dict[str, Any], lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        recurrent,
-        "choose_backend",
-        lambda *_, fused, path: associative if fused else choose_backend(*_, fused=False),
-    )
+def assert_as_looped(unit: dict[str, Any], lengths: tuple[int, ...], device: str) -> None:
+    """Compare outputs and gradients in double precision with those of the loop on a CPU."""
     frames = PackedFrames(lengths)
     x = 3 * torch.randn(frames.count, 3, dtype=torch.float64)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, norm="none", dropout=0.4, initial_state="trained")
         looped = copy.deepcopy(net)
         looped.fused = False
-        for mine, theirs in zip(
-            differentiate(net, x, frames), differentiate(looped, x, frames), strict=True
+        for scan, loop in zip(
+            differentiate(net.to(device), x, frames), differentiate(looped, x, frames), strict=True
         ):
-            assert (mine - theirs).abs().max() <= 1e-12 * max(1.0, theirs.abs().max().item())
+            assert (scan - loop).abs().max() <= 1e-12 * max(1.0, loop.abs().max().item())
+
+
+@every_chain
+@pytest.mark.parametrize("lengths", [(300, 257, 256, 2, 1), (1,), (9, 9)])
+@pytest.mark.usefixtures("scanned")
+def test_scan_is_the_loop(unit: dict[str, Any], lengths: tuple[int, ...]) -> None:
+    assert_as_looped(unit, lengths, "cpu")
+
+
+@pytest.mark.gpu
+@every_chain
+def test_scan_on_a_card_is_the_loop(unit: dict[str, Any]) -> None:
+    assert_as_looped(unit, (300, 257, 256, 2, 1), "cuda")
 
 
 def test_rounds_are_the_logarithm_of_the_frames() -> None:

@@ -101,22 +101,15 @@ class AssociativeRecurrence(torch.autograd.Function):
 
 def accumulate(functions: Tensor, frames: PackedFrames, compose: Compose) -> Tensor:
     """Compose the functions [K, N, D, H] of the frames of each sequence up to each frame."""
-    distance = 1
+    starts, distance = torch.tensor(frames.starts, device=frames.device), 1
     while distance < len(frames.sizes):
         # Frames that have one so far before them follow the first `distance` time steps.
-        start = frames.starts[distance]
-        earlier = _find_earlier(frames, distance)
-        composed = compose(functions[:, start:], functions[:, earlier])
-        functions = torch.cat((functions[:, :start], composed), 1)
+        passed, going = functions.tensor_split([frames.starts[distance]], 1)
+        rows = slice(frames.starts[distance], None)
+        earlier = starts[frames.time[rows] - distance] + frames.sequence[rows]
+        functions = torch.cat((passed, compose(going, functions[:, earlier])), 1)
         distance *= 2
     return functions
-
-
-def _find_earlier(frames: PackedFrames, distance: int) -> Tensor:
-    """The index of the frame `distance` before, of each frame that has one."""
-    start = frames.starts[distance]
-    starts = torch.tensor(frames.starts, device=frames.device)
-    return starts[frames.time[start:] - distance] + frames.sequence[start:]
 
 
 def compose_matrices(later: Tensor, earlier: Tensor) -> Tensor:
