@@ -152,6 +152,9 @@ def test_test_script_stops_at_the_first_failure(checkout: Checkout) -> None:
     assert arguments[-4:] == ["-m", "not kaldi and not gpu", "-k", "two words"]
     assert checkout.run("./test.sh", FAILING="format").returncode == 3
     assert len(checkout.calls("pytest")) == 1
+    done = checkout.run("./test.sh", "--no-style", "--slow", "-k", "leaky", FAILING="format")
+    assert done.returncode == 0
+    assert checkout.calls("pytest")[-1] == [*arguments[:-1], "leaky"]
 
 
 @pytest.mark.parametrize(
