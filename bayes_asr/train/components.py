@@ -8,6 +8,7 @@ from torch import nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
 from bayes_asr.config.catalogue import OPTIMIZERS, UNIT_OPTIONS, find, nearest
 from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.ranges import DROPOUTS
@@ -156,7 +157,8 @@ def choose_device(name: str) -> torch.device:
             "train.device is cuda, but torch finds no GPU here (bayes-asr doctor shows what it"
             " finds); set it to auto or cpu"
         )
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    # Threads that load batches have no current GPU: the device has its number.
+    return group.find_card() if available and name != "cpu" else torch.device("cpu")
 
 
 def choose_precision(precision: str, device: torch.device) -> str:

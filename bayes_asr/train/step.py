@@ -48,7 +48,8 @@ class Step:
         statistics of the batch are not finite.
         """
         try:
-            objective.backward()
+            with self._all_reduce_gradients.overlapping():
+                objective.backward()
             self._all_reduce_gradients()
             return self._clip_and_step(objective.item())
         finally:

@@ -9,6 +9,7 @@ import logging
 import mmap
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
@@ -34,6 +35,7 @@ LOOK = timedelta(seconds=1)  # between two looks at whether another process has 
 FAREWELL = 30.0  # seconds that the first process keeps the store for others to read why it failed
 
 _meeting: SharedBarrier | None = None  # where all processes are on one machine
+_channel: dist.ProcessGroup | None = None  # for messages that pass others on their way
 
 
 class PeerError(InputError):
@@ -54,12 +56,13 @@ def process_group() -> Iterator[None]:
         yield
         return
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(_number_card())
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
+    global _meeting, _channel
+    _channel = dist.new_group(backend=backend, timeout=TIMEOUT)
     if not is_rank0():
         LOGGER.setLevel(logging.ERROR)
-    global _meeting
     store, failed = _find_store(), False
     try:
         _meeting = _find_meeting()
@@ -73,7 +76,7 @@ def process_group() -> Iterator[None]:
     finally:  # what this process says of its end is said by now
         if _meeting:
             _meeting.leave()
-        _meeting = None
+        _meeting = _channel = None
         if failed:
             _part(store)
         dist.destroy_process_group()
@@ -94,6 +97,25 @@ def _part(store: dist.distributed_c10d.Store) -> None:
         # Adding 0 reads the counter without changing it.
         while is_rank0() and store.add(ENDED, 0) < size() - 1 and time.monotonic() < until:
             time.sleep(0.02)
+
+
+def find_card() -> torch.device:
+    """The GPU of this process; InputError where another process has it too."""
+    card = torch.device("cuda", _number_card())
+    if size() > 1:
+        identity = str(torch.cuda.get_device_properties(card).uuid)
+        identities = _gather_numbers(zlib.crc32(identity.encode()))
+        if len(set(identities)) < len(identities):
+            raise InputError(
+                f"{size()} processes have {len(set(identities))} GPUs, and each needs one of its"
+                " own: start as many as there are GPUs, or set train.device to cpu"
+            )
+    return card
+
+
+def _number_card() -> int:
+    """The number of the GPU of this process, of those that it sees: all of a machine, or one."""
+    return int(os.environ.get("LOCAL_RANK", "0")) % max(1, torch.cuda.device_count())
 
 
 def _find_meeting() -> SharedBarrier | None:
@@ -184,6 +206,14 @@ def all_reduce(tensor: Tensor) -> None:
             tensor.copy_(_meeting.gather(tensor).sum(0))
         else:
             finish(dist.all_reduce(tensor, async_op=True), tensor)
+
+
+def start_sum(tensor: Tensor) -> dist.Work:
+    """Begin to add a tensor up over all processes, in place, without regard to other messages.
+
+    All processes begin such sums in one order. `finish` ends them.
+    """
+    return dist.all_reduce(tensor, group=_channel, async_op=True)
 
 
 def finish(work: dist.Work, tensor: Tensor) -> None:

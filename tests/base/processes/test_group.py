@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +108,31 @@ def test_two_processes_learn_what_one_does(tmp_path: Path, apart: bool) -> None:
                     scale = expected.abs().max().clamp(min=1e-3)
                     difference = (found[key] - expected).abs().max() / scale
                     assert difference <= 1e-5, (norm, lengths, key, found[key], expected)
+
+
+@pytest.mark.parametrize(
+    ("local_rank", "cards", "number"),
+    [("0", 2, 0), ("1", 2, 1), ("1", 1, 0)],  # the last sees its own alone
+)
+def test_each_process_has_a_gpu(
+    local_rank: str, cards: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
+    assert group.find_card() == torch.device("cuda", number)
+
+
+@pytest.mark.parametrize("others", [[1.0, 2.0], [2.0, 2.0]])
+def test_processes_do_not_share_a_gpu(others: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "size", lambda: 2)
+    monkeypatch.setattr(group, "_gather_numbers", lambda _: others)
+    properties = SimpleNamespace(uuid="GPU-1")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    if len(set(others)) == 2:
+        assert group.find_card().type == "cuda"
+    else:
+        with pytest.raises(InputError, match="2 processes have 1 GPUs, and each needs one"):
+            group.find_card()
 
 
 @pytest.mark.parametrize("options", UNITS, ids=name)

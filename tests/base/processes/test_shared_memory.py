@@ -86,6 +86,43 @@ def test_all_processes_have_the_sums_of_gradients(tmp_path: Path, apart: bool) -
     assert [each.status for each in ended] == [0] * PROCESSES, ended
 
 
+def send_while_computing(rank: int) -> int:
+    on_machines_of_their_own(True)
+    late = random.Random(rank)
+    parameters = [nn.Parameter(torch.full(size, 0.5)) for size in SIZES]
+    with group.process_group():
+        add_up = GradientSum(parameters)
+        for step in range(40):
+            trained = [(step + number) % 3 > 0 for number in range(len(SIZES))]
+            factors = [brought(size, torch.float32, step) for size in SIZES]
+            for p, p.requires_grad in zip(parameters, trained, strict=True):
+                p.grad = None
+            # One process has gradients of some parameters only, and other messages between them.
+            reached = [not (rank == 1 and number % 2) for number in range(len(SIZES))]
+            used = [n for n in range(len(SIZES)) if trained[n] and reached[n]]
+            with add_up.overlapping():
+                for number in late.sample(used, len(used)):
+                    (parameters[number] * factors[number][rank]).sum().backward()
+                    if number == used[0]:
+                        assert group.total(1) == [PROCESSES]
+            sent = len(add_up._messages)
+            if rank != 1:
+                assert sent == sum(trained)
+            add_up()
+            for number, (p, parts) in enumerate(zip(parameters, factors, strict=True)):
+                if number % 2:
+                    parts[1].zero_()
+                if trained[number]:
+                    assert torch.equal(p.grad, sum(parts, start=torch.zeros(())))
+    return 0
+
+
+@pytest.mark.slow
+def test_gradients_are_sent_while_others_are_computed(tmp_path: Path) -> None:
+    ended = together(tmp_path, send_while_computing, processes=PROCESSES)
+    assert [each.status for each in ended] == [0] * PROCESSES, ended
+
+
 def memory_held() -> tuple[int, int]:
     """How many pieces of shared memory and how many descriptors this process has."""
     maps = Path("/proc/self/maps").read_text()
