@@ -15,8 +15,12 @@ ALIGNMENT = 256  # bytes; as those of torch's own tensors on a GPU
 
 
 class Passes(NamedTuple):
-    """The ways through the time steps of a bucket, on its buffers; backward perhaps none."""
+    """The ways through the time steps of a bucket, on its buffers; backward perhaps none.
 
+    program: holds what its graphs read beside the buffers.
+    """
+
+    program: Program
     buffers: dict[str, Tensor]
     forward: Callable[[], None]
     backward: Callable[[], None] | None
@@ -77,7 +81,7 @@ class Workspace:
         buffers["sizes"].zero_()  # those of another bucket may be larger than this
         forward = self._capture(partial(program.forward, buffers))
         backward = self._capture(partial(program.backward, buffers)) if keep else None
-        return Passes(buffers, forward, backward)
+        return Passes(program, buffers, forward, backward)
 
     def _capture(self, run: Callable[[], None]) -> Callable[[], None]:
         """Capture what `run` launches, and return what launches it again; on a CPU, `run`."""

@@ -61,12 +61,13 @@ class StaticRecurrence(torch.autograd.Function):
         weights = coefficients if V is None else V
         sets = 1 if weights is None else len(weights)
         shape = Shape(T, B, D, H, sets, terms_NSX.dtype, terms_NSX.device)
-        buffers, run, _ = workspace(shape.device).find(program, shape, keep=keep)
+        passes = workspace(shape.device).find(program, shape, keep=keep)
+        buffers = passes.buffers
         initial = torch.stack(initial_BDH)
         _fill(buffers, frames, V=V, mask=mask_BDH, initial=initial, coefficients=coefficients)
         rows = find_rows(frames, backwards, B)
         pack(terms_NSX, rows, buffers["terms"])
-        run()
+        passes.forward()
         if keep:
             names = list({"h", "restored", *program.saved} & buffers.keys())
             saved = [buffers[name].clone() for name in names]
@@ -81,12 +82,13 @@ class StaticRecurrence(torch.autograd.Function):
         program, frames, *_ = ctx.call  # type: ignore[attr-defined]
         shape: Shape = ctx.shape  # type: ignore[attr-defined]
         rows, V, mask, initial, coefficients, *saved = ctx.saved_tensors  # type: ignore[attr-defined]
-        buffers, _, run = workspace(shape.device).find(program, shape, keep=True)
+        passes = workspace(shape.device).find(program, shape, keep=True)
+        buffers = passes.buffers
         _fill(buffers, frames, V=V, mask=mask, initial=initial, coefficients=coefficients)
         for name, tensor in zip(ctx.names, saved, strict=True):  # type: ignore[attr-defined]
             buffers[name].copy_(tensor)
         pack(grad_NDH, rows, buffers["arriving"])
-        cast(Callable[[], None], run)()
+        cast(Callable[[], None], passes.backward)()
         by_terms = unpack(buffers["da"], rows)
         by_V = None
         if V is not None and ctx.needs_input_grad[2]:  # type: ignore[attr-defined]

@@ -76,7 +76,10 @@ def test_buckets_that_were_used_last_are_kept() -> None:
 def test_the_way_back_is_there_where_it_is_needed() -> None:
     workspace = Workspace(CPU)
     assert workspace.find(Doubling(), shape_of(5), keep=False).backward is None
-    assert workspace.find(Doubling(), shape_of(5), keep=True).backward is not None
+    program = Doubling()
+    passes = workspace.find(program, shape_of(5), keep=True)
+    assert passes.backward is not None
+    assert passes.program is program
     assert workspace.find(Doubling(), shape_of(5), keep=False).backward is not None
 
 
@@ -85,7 +88,9 @@ def test_a_graph_is_replayed_without_its_program() -> None:
     workspace = Workspace(CUDA)
     RUNS.clear()
     for value in (1.0, 3.0):
-        buffers, forward, backward = workspace.find(Doubling(), shape_of(5, device=CUDA), keep=True)
+        _, buffers, forward, backward = workspace.find(
+            Doubling(), shape_of(5, device=CUDA), keep=True
+        )
         buffers["terms"].fill_(value)
         forward()
         assert torch.equal(buffers["h"].cpu(), torch.full((5, 3), 2 * value))
@@ -101,7 +106,7 @@ def test_graphs_may_be_forgotten_while_they_run(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(capture, "GRAPHS", 3)
     workspace = Workspace(CUDA)
     for T in (40, 30, 20, 10, 50, 20, 10):
-        buffers, forward, _ = workspace.find(Doubling(), shape_of(T, device=CUDA), keep=False)
+        _, buffers, forward, _ = workspace.find(Doubling(), shape_of(T, device=CUDA), keep=False)
         buffers["terms"].fill_(T)
         forward()
         assert torch.equal(buffers["h"].cpu(), torch.full((T, 3), 2.0 * T))
