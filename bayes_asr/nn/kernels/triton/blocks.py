@@ -179,10 +179,10 @@ def store_planes(at, x, y, z, valid, H: tl.constexpr, PLANES: tl.constexpr):
 
 
 @triton.jit
-def store_gradient(at, back, da, alive, here):
+def store_gradient(at, back, da, alive, valid):
     """Store the gradient of a pre-activation, 0 where spare, and as a factor of the step before."""
     da = tl.where(alive, da, 0.0)
-    tl.store(at, da, here)
+    tl.store(at, da, valid)
     tl.store(back, da)
 
 

@@ -51,15 +51,15 @@ def forward_lstm(
     """The states after frame t, and their derivatives; the peepholes of i, f and o are p, q, r."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
-    alive = here & (row // D < tl.load(sizes + t))
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     x = terms + frame * (4 * H) + unit
-    a_i = tl.load(x, here, 0.0).to(tl.float32)
-    a_f = tl.load(x + H, here, 0.0).to(tl.float32)
-    a_c = tl.load(x + 2 * H, here, 0.0).to(tl.float32)
-    a_o = tl.load(x + 3 * H, here, 0.0).to(tl.float32)
-    m = tl.load(mask + row * H + unit, here, 0.0)
+    a_i = tl.load(x, valid, 0.0).to(tl.float32)
+    a_f = tl.load(x + H, valid, 0.0).to(tl.float32)
+    a_c = tl.load(x + 2 * H, valid, 0.0).to(tl.float32)
+    a_o = tl.load(x + 3 * H, valid, 0.0).to(tl.float32)
+    m = tl.load(mask + row * H + unit, valid, 0.0)
     at = row * W + unit
     p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
     follow(OVERLAP)
@@ -86,7 +86,7 @@ def forward_lstm(
     tl.store(extra + P * H, o * (1.0 - shown * shown) + r * by_o, alive)
     tl.store(extra + (P + 1) * H, f + p * by_i + q * by_f, alive)
     new = o * shown
-    tl.store(h + frame * H + unit, tl.where(alive, new, held), here)
+    tl.store(h + frame * H + unit, tl.where(alive, new, held), valid)
     tl.store(state + at, new, alive)
     tl.store(state + padded * W + at, c, alive)
     tl.store(fed + ((t + 1) % 2) * (padded * W) + at, tl.where(alive, new, 0.0))
@@ -121,19 +121,19 @@ def backward_lstm(
     """da_t of the gradients by h_t and c_t; c_t hands back the gradient of c_{t-1}."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
-    alive = here & (row // D < tl.load(sizes + t))
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     extra = extras + frame * ((P + 2) * H) + unit
     carried = carry + row * W + unit
-    g = tl.load(arriving + frame * H + unit, here, 0.0).to(tl.float32)
-    h_by_c = tl.load(extra + P * H, here, 0.0).to(tl.float32)
-    c_by_old = tl.load(extra + (P + 1) * H, here, 0.0).to(tl.float32)
+    g = tl.load(arriving + frame * H + unit, valid, 0.0).to(tl.float32)
+    h_by_c = tl.load(extra + P * H, valid, 0.0).to(tl.float32)
+    c_by_old = tl.load(extra + (P + 1) * H, valid, 0.0).to(tl.float32)
     slope = slopes + frame * (4 * H) + unit
-    by_i = tl.load(slope, here, 0.0).to(tl.float32)
-    by_f = tl.load(slope + H, here, 0.0).to(tl.float32)
-    by_c = tl.load(slope + 2 * H, here, 0.0).to(tl.float32)
-    by_o = tl.load(slope + 3 * H, here, 0.0).to(tl.float32)
+    by_i = tl.load(slope, valid, 0.0).to(tl.float32)
+    by_f = tl.load(slope + H, valid, 0.0).to(tl.float32)
+    by_c = tl.load(slope + 2 * H, valid, 0.0).to(tl.float32)
+    by_o = tl.load(slope + 3 * H, valid, 0.0).to(tl.float32)
     follow(OVERLAP)
     g_c = tl.load(carried)
     factors = fed_back + ((t + 1) % 2) * (padded * (W * 4))
@@ -142,10 +142,10 @@ def backward_lstm(
     tl.store(carried, tl.where(alive, c_by_old * g_c, 0.0))
     at = da + frame * (4 * H) + unit
     back = fed_back + (t % 2) * (padded * (W * 4)) + (row * W + unit) * 4
-    store_gradient(at, back, by_i * g_c, alive, here)
-    store_gradient(at + H, back + 1, by_f * g_c, alive, here)
-    store_gradient(at + 2 * H, back + 2, by_c * g_c, alive, here)
-    store_gradient(at + 3 * H, back + 3, by_o * g, alive, here)
+    store_gradient(at, back, by_i * g_c, alive, valid)
+    store_gradient(at + H, back + 1, by_f * g_c, alive, valid)
+    store_gradient(at + 2 * H, back + 2, by_c * g_c, alive, valid)
+    store_gradient(at + 3 * H, back + 3, by_o * g, alive, valid)
     for k in tl.static_range(P):
         sums = by_coefficients + row * (P * H) + k * H + unit
         add_by_coefficient(sums, extra + k * H, g if k == 2 else g_c, alive)

@@ -54,14 +54,14 @@ def forward_plain(
     """The state after frame t, and its derivatives."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
-    alive = here & (row // D < tl.load(sizes + t))
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     x = terms + frame * (G * H) + unit
-    a = tl.load(x, here, 0.0).to(tl.float32)
+    a = tl.load(x, valid, 0.0).to(tl.float32)
     if G > 1:
-        a_c = tl.load(x + H, here, 0.0).to(tl.float32)
-    m = tl.load(mask + row * H + unit, here, 0.0)
+        a_c = tl.load(x + H, valid, 0.0).to(tl.float32)
+    m = tl.load(mask + row * H + unit, valid, 0.0)
     p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
     follow(OVERLAP)
     old = tl.load(state + row * W + unit)
@@ -90,7 +90,7 @@ def forward_plain(
         tl.store(slope, by_z, alive)
         tl.store(slope + H, by_c, alive)
         tl.store(extra + P * H, share, alive)
-    tl.store(h + frame * H + unit, tl.where(alive, new, old), here)
+    tl.store(h + frame * H + unit, tl.where(alive, new, old), valid)
     tl.store(state + row * W + unit, new, alive)
     tl.store(fed + ((t + 1) % 2) * (padded * W) + row * W + unit, tl.where(alive, new, 0.0))
 
@@ -128,18 +128,18 @@ def backward_plain(
     """
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
-    alive = here & (row // D < tl.load(sizes + t))
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     E: tl.constexpr = P + G - 1
     extra = extras + frame * (E * H) + unit
     carried = carry + row * W + unit
-    g = tl.load(arriving + frame * H + unit, here, 0.0).to(tl.float32)
+    g = tl.load(arriving + frame * H + unit, valid, 0.0).to(tl.float32)
     slope = slopes + frame * (G * H) + unit
-    by_a = tl.load(slope, here, 0.0).to(tl.float32)
+    by_a = tl.load(slope, valid, 0.0).to(tl.float32)
     if G > 1:
-        by_c = tl.load(slope + H, here, 0.0).to(tl.float32)
-        share = tl.load(extra + P * H, here, 0.0).to(tl.float32)
+        by_c = tl.load(slope + H, valid, 0.0).to(tl.float32)
+        share = tl.load(extra + P * H, valid, 0.0).to(tl.float32)
     follow(OVERLAP)
     if G > 1:
         g += tl.load(carried)
@@ -147,9 +147,9 @@ def backward_plain(
     g += multiply_backward(factors, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
     at = da + frame * (G * H) + unit
     back = fed_back + (t % 2) * (padded * (W * G)) + (row * W + unit) * G
-    store_gradient(at, back, by_a * g, alive, here)
+    store_gradient(at, back, by_a * g, alive, valid)
     if G > 1:
-        store_gradient(at + H, back + 1, by_c * g, alive, here)
+        store_gradient(at + H, back + 1, by_c * g, alive, valid)
         tl.store(carried, tl.where(alive, share * g, 0.0))
     for k in tl.static_range(P):
         sums = by_coefficients + row * (P * H) + k * H + unit
@@ -183,13 +183,13 @@ def backward_start(
     """
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
+    valid = (row < B * D) & (unit < H)
     follow(OVERLAP)
     handed = tl.load(carry + row * W + unit)
     g = multiply_backward(fed_back, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
     at = by_initial + row * H + unit
     if STATES > 1:
-        tl.store(at, g, here)
-        tl.store(at + B * D * H, handed, here)
+        tl.store(at, g, valid)
+        tl.store(at + B * D * H, handed, valid)
     else:
-        tl.store(at, g + handed, here)
+        tl.store(at, g + handed, valid)

@@ -51,14 +51,14 @@ def forward_gates(
     """The pre-activations of the gates of frame t, and the reset state r h."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
-    alive = here & (row // D < tl.load(sizes + t))
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     x = terms + frame * (G * H) + unit
     at = row * W + unit
-    a = tl.load(x, here, 0.0).to(tl.float32)
+    a = tl.load(x, valid, 0.0).to(tl.float32)
     if G == 3:
-        a_r = tl.load(x + H, here, 0.0).to(tl.float32)
+        a_r = tl.load(x + H, valid, 0.0).to(tl.float32)
     follow(OVERLAP)
     old = tl.load(state + at)
     factors = fed + (t % 2) * (padded * W)
@@ -108,12 +108,12 @@ def forward_candidate(
     """The state after frame t, and its derivatives."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
-    alive = here & (row // D < tl.load(sizes + t))
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     at = row * W + unit
-    a = tl.load(terms + frame * (G * H) + (G - 1) * H + unit, here, 0.0).to(tl.float32)
-    m = tl.load(mask + row * H + unit, here, 0.0)
+    a = tl.load(terms + frame * (G * H) + (G - 1) * H + unit, valid, 0.0).to(tl.float32)
+    m = tl.load(mask + row * H + unit, valid, 0.0)
     p, q, s = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
     follow(OVERLAP)
     old = tl.load(state + at)
@@ -130,7 +130,7 @@ def forward_candidate(
     extra = extras + frame * ((P + 3) * H) + unit
     store_planes(extra, by_p, by_q, by_s, alive, H, P)
     store_planes(extra + P * H, z_minus, r, old * r * r_minus, alive, H, 3)
-    tl.store(h + frame * H + unit, tl.where(alive, new, old), here)
+    tl.store(h + frame * H + unit, tl.where(alive, new, old), valid)
     tl.store(state + at, new, alive)
     tl.store(fed + ((t + 1) % 2) * (padded * W) + at, tl.where(alive, new, 0.0))
 
@@ -167,16 +167,16 @@ def backward_candidate(
     """da_t of the candidate; what mixing owes to its gate waits for what the reset does."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
-    alive = here & (row // D < tl.load(sizes + t))
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     at = row * W + unit
     slope = slopes + frame * (2 * H) + unit
     extra = extras + frame * ((P + 3) * H) + unit
-    g = tl.load(arriving + frame * H + unit, here, 0.0).to(tl.float32)
-    by_z = tl.load(slope, here, 0.0).to(tl.float32)
-    by_c = tl.load(slope + H, here, 0.0).to(tl.float32)
-    share = tl.load(extra + P * H, here, 0.0).to(tl.float32)
+    g = tl.load(arriving + frame * H + unit, valid, 0.0).to(tl.float32)
+    by_z = tl.load(slope, valid, 0.0).to(tl.float32)
+    by_c = tl.load(slope + H, valid, 0.0).to(tl.float32)
+    share = tl.load(extra + P * H, valid, 0.0).to(tl.float32)
     follow(OVERLAP)
     g += tl.load(carry + at)
     factors = fed_back + ((t + 1) % 2) * (padded * W * (G - 1))
@@ -184,7 +184,7 @@ def backward_candidate(
     tl.store(carry + at, tl.where(alive, share * g, 0.0))
     tl.store(waiting + at, by_z * g)
     candidate = da + frame * (G * H) + (G - 1) * H + unit
-    store_gradient(candidate, inner_back + at, by_c * g, alive, here)
+    store_gradient(candidate, inner_back + at, by_c * g, alive, valid)
     for k in tl.static_range(P):
         sums = by_coefficients + row * (P * H) + k * H + unit
         add_by_coefficient(sums, extra + k * H, g, alive)
@@ -219,13 +219,13 @@ def backward_gates(
     """da_t of the gates, by the gradient of the reset state."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    here = (row < B * D) & (unit < H)
-    alive = here & (row // D < tl.load(sizes + t))
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
     frame = t.to(tl.int64) * (B * D) + row
     at = row * W + unit
     extra = extras + frame * ((P + 3) * H) + unit
-    r = tl.load(extra + (P + 1) * H, here, 0.0).to(tl.float32)
-    by_r = tl.load(extra + (P + 2) * H, here, 0.0).to(tl.float32)
+    r = tl.load(extra + (P + 1) * H, valid, 0.0).to(tl.float32)
+    by_r = tl.load(extra + (P + 2) * H, valid, 0.0).to(tl.float32)
     follow(OVERLAP)
     handed, da_z = tl.load(carry + at), tl.load(waiting + at)
     g = multiply_backward(
@@ -238,5 +238,5 @@ def backward_gates(
     if G == 2:
         da_r += da_z
     else:
-        store_gradient(gate, back, da_z, alive, here)
-    store_gradient(gate + (G - 2) * H, back + (G - 2), da_r, alive, here)
+        store_gradient(gate, back, da_z, alive, valid)
+    store_gradient(gate + (G - 2) * H, back + (G - 2), da_r, alive, valid)
