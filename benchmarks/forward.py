@@ -26,7 +26,7 @@ from networks import make_network
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
-from bayes_asr.decode.forward import batches
+from bayes_asr.decode.forward import batches, directory
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
@@ -72,7 +72,7 @@ def ways(network: LogLikelihoods) -> dict[str, tuple[int, Callable[[], object]]]
         "alone": (ALONE, lambda: network(alone)),
         f"{MANY} utterances": (
             int(lengths.sum()),
-            lambda: [*batches.in_batches(network, many, batches.BATCH_FRAMES)],
+            lambda: [*batches.in_batches(network, many, directory.BATCH_FRAMES)],
         ),
     }
     if not network.model.looks_ahead:
@@ -118,7 +118,7 @@ def peak(args: argparse.Namespace, directions: int, chunk: int) -> Row:
     features = made_up(round(60 * args.minutes / FRAME_SHIFT))
     network(features[:1])
     before = peak_megabytes()
-    [*batches.in_chunks(network, [("", features)], chunk)] if chunk else network(features)
+    [*directory.in_chunks(network, [("", features)], chunk)] if chunk else network(features)
     way = f"chunks of {chunk}" if chunk else "alone"
     after = peak_megabytes()
     row = {"directions": directions, "way": way, "minutes": args.minutes}

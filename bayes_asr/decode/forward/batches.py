@@ -1,84 +1,50 @@
-"""Utterances that are computed together, or a few frames at a time."""
+"""Utterances that are computed together."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from bayes_asr.base.errors import needing_memory
-from bayes_asr.decode.forward.average import UtteranceOutput
-from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.decode.forward.onnx_network import OnnxNetwork
-from bayes_asr.nn.layer import Layer
-from bayes_asr.nn.network import States
 from bayes_asr.nn.transfer import start_copy, wait_for
 
-BATCH_SEQUENCES, BATCH_FRAMES = 64, 10_000
-BATCH_NUMBERS = 2**26  # that a layer hands on of all frames of a batch
+BATCH_SEQUENCES = 64
 WINDOW = 256  # utterances that are put into batches by their lengths
+Utterance = tuple[str, np.ndarray]
+"""A name, and prepared features [T, F'] or outputs [T, P]."""
+
 Item = TypeVar("Item", np.ndarray, range)  # has as many elements as the utterance frames
 Key = TypeVar("Key", str, int)
 
-Network = LogLikelihoods | OnnxNetwork
 
+class BatchNetwork(Protocol):
+    """What computes several utterances at once."""
 
-def choose_batch_frames(networks: Iterable[Network]) -> int:
-    """The frames that are computed together: fewer where a layer has many outputs."""
-    # Memory is that of the widest layer: its outputs of all frames of a batch are held at once.
-    widest = max(
-        (
-            cast(Layer, layer).outputs
-            for network in networks
-            if isinstance(network, LogLikelihoods)
-            for layer in network.model.layers
-        ),
-        default=1,
-    )
-    return max(1, min(BATCH_FRAMES, BATCH_NUMBERS // widest))
-
-
-def in_chunks(
-    network: LogLikelihoods, utterances: Iterable[tuple[str, np.ndarray]], chunk: int
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield log-likelihoods [T, P] of prepared utterances [T, F'], `chunk` frames at a time.
-
-    The state goes on from chunk to chunk: the numbers are those of the whole utterance. InputError
-    for a network that looks ahead.
-    """
-    network.check_causal()
-    for utt, matrix in utterances:
-        loglikes = np.empty((len(matrix), network.size), np.float32)
-        # The output is allocated once; input, hidden layers and states are of one chunk.
-        states: States = []
-        for start in range(0, len(matrix), chunk):
-            span = slice(start, start + chunk)
-            with needing_memory(partial(_describe, [(utt, matrix[span])])):
-                computed, states = network.advance(matrix[span], states)
-            loglikes[span] = computed.numpy()
-        yield utt, loglikes
+    def compute_prepared(self, matrices: Sequence[np.ndarray], /) -> Sequence[Tensor]:
+        """The outputs [T, P] of prepared features [T, F'] of each."""
 
 
 def in_batches(
-    network: Network, utterances: Iterable[tuple[str, np.ndarray]], frames: int
-) -> Iterator[tuple[str, np.ndarray]]:
+    network: BatchNetwork, utterances: Iterable[Utterance], frames: int
+) -> Iterator[Utterance]:
     """Yield log-likelihoods [T, P] of prepared utterances [T, F'], many computed together.
 
     Up to BATCH_SEQUENCES utterances and so many frames, or one that is longer.
     """
     for group in group_utterances(utterances, frames):
-        with needing_memory(partial(_describe, group)):
+        with needing_memory(partial(describe_batch, group)):
             computed = network.compute_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):
             yield utt, loglikes.numpy()
 
 
 def in_windows(
-    network: LogLikelihoods, utterances: Iterable[UtteranceOutput], frames: int
-) -> Iterator[UtteranceOutput]:
+    network: BatchNetwork, utterances: Iterable[Utterance], frames: int
+) -> Iterator[Utterance]:
     """As `in_batches`, on a GPU: WINDOW utterances are put into batches by their lengths.
 
     A recurrence takes as many steps as the longest utterance of its batch, and a GPU as long for
@@ -97,23 +63,22 @@ def in_windows(
 
 
 def _compute_window(
-    network: LogLikelihoods, window: Sequence[UtteranceOutput], frames: int
-) -> list[UtteranceOutput]:
+    network: BatchNetwork, window: Sequence[Utterance], frames: int
+) -> list[Utterance]:
     """The outputs of utterances, in their order."""
     by_length = sorted(enumerate(window), key=lambda item: -len(item[1][1]))
-    outputs: dict[int, torch.Tensor] = {}
+    outputs: dict[int, Tensor] = {}
     for group in group_utterances(((i, matrix) for i, (_, matrix) in by_length), frames):
         named = [window[i] for i, _ in group]
-        with needing_memory(partial(_describe, named)):
+        with needing_memory(partial(describe_batch, named)):
             computed = network.compute_prepared([matrix for _, matrix in named])
-            # Copies of a batch go on while the operations of the next one are launched.
-            for (i, _), output in zip(group, computed, strict=True):
-                outputs[i] = start_copy(output)
-    wait_for(network.device)
+        # Copies of a batch go on while the operations of the next one are launched.
+        outputs |= {i: start_copy(output) for (i, _), output in zip(group, computed, strict=True)}
+    wait_for(computed[0].device)
     return [(utt, outputs[i].numpy()) for i, (utt, _) in enumerate(window)]
 
 
-def _describe(group: Sequence[tuple[str, np.ndarray]]) -> str:
+def describe_batch(group: Sequence[Utterance]) -> str:
     """Utterances that lack memory together, and what to do."""
     longest, matrix = max(group, key=lambda item: len(item[1]))
     return (

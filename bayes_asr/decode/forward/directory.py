@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, tee
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, needing_memory
 from bayes_asr.base.files import together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
@@ -23,11 +23,9 @@ from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import StoredStreams, report_lacking
 from bayes_asr.decode.forward.average import AveragedNetwork, UtteranceOutput
 from bayes_asr.decode.forward.batches import (
-    Network,
-    choose_batch_frames,
+    describe_batch,
     group_utterances,
     in_batches,
-    in_chunks,
     in_windows,
 )
 from bayes_asr.decode.forward.interface import DECODED, Output
@@ -37,12 +35,18 @@ from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.combine_data import copy_tables
 from bayes_asr.kaldi_io.text import DataDir, read_data_dir
+from bayes_asr.nn.layer import Layer
+from bayes_asr.nn.network import States
 from bayes_asr.nn.transfer import CPU
 from bayes_asr.train.runs.combination import read_combination
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import read_network
 
+BATCH_FRAMES = 10_000
+BATCH_NUMBERS = 2**26  # that a layer hands on of all frames of a batch
 Used = TypeVar("Used")
+
+Network = LogLikelihoods | OnnxNetwork
 Compute = Callable[[Iterable[str]], Iterator[UtteranceOutput]]
 """Utterances -> the outputs of each."""
 
@@ -303,3 +307,39 @@ def _compute_alike(
         if network.device != CPU:
             return in_windows(network, matrices, frames)
     return in_batches(network, matrices, frames)
+
+
+def choose_batch_frames(networks: Iterable[Network]) -> int:
+    """The frames that are computed together: fewer where a layer has many outputs."""
+    # Memory is that of the widest layer: its outputs of all frames of a batch are held at once.
+    widest = max(
+        (
+            cast(Layer, layer).outputs
+            for network in networks
+            if isinstance(network, LogLikelihoods)
+            for layer in network.model.layers
+        ),
+        default=1,
+    )
+    return max(1, min(BATCH_FRAMES, BATCH_NUMBERS // widest))
+
+
+def in_chunks(
+    network: LogLikelihoods, utterances: Iterable[tuple[str, np.ndarray]], chunk: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield log-likelihoods [T, P] of prepared utterances [T, F'], `chunk` frames at a time.
+
+    The state goes on from chunk to chunk: the numbers are those of the whole utterance. InputError
+    for a network that looks ahead.
+    """
+    network.check_causal()
+    for utt, matrix in utterances:
+        loglikes = np.empty((len(matrix), network.size), np.float32)
+        # The output is allocated once; input, hidden layers and states are of one chunk.
+        states: States = []
+        for start in range(0, len(matrix), chunk):
+            span = slice(start, start + chunk)
+            with needing_memory(partial(describe_batch, [(utt, matrix[span])])):
+                computed, states = network.advance(matrix[span], states)
+            loglikes[span] = computed.numpy()
+        yield utt, loglikes

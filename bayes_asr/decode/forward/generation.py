@@ -7,7 +7,8 @@ import torch
 
 from bayes_asr.base.progress import follow
 from bayes_asr.data.features.streams import StoredStreams
-from bayes_asr.decode.forward.batches import choose_batch_frames, in_batches
+from bayes_asr.decode.forward.batches import in_batches
+from bayes_asr.decode.forward.directory import choose_batch_frames
 from bayes_asr.decode.forward.generator import SequenceGenerator
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.text import write_lines, write_text

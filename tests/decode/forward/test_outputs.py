@@ -13,7 +13,7 @@ import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
-from bayes_asr.decode.forward import batches
+from bayes_asr.decode.forward import directory
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 from bayes_asr.train.runs import checkpoint
@@ -289,7 +289,7 @@ def test_few_frames_of_wide_layers_are_computed_together(
         return together(self, matrices)
 
     monkeypatch.setattr(LogLikelihoods, "compute_prepared", note)
-    monkeypatch.setattr(batches, "BATCH_NUMBERS", 7 * 40)
+    monkeypatch.setattr(directory, "BATCH_NUMBERS", 7 * 40)
     assert forward(run, tmp_path / "parts") == 0
     assert len(taken) > 1
     assert all(sum(frames) <= 40 or len(frames) == 1 for frames in taken)
