@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels.cuda import capture, graph, recurrence
+from bayes_asr.nn.kernels.cuda import capture, graph, recurrence, static
 from bayes_asr.nn.kernels.cuda.graph import CellProgram
 from bayes_asr.nn.kernels.cuda.static import Shape
 from bayes_asr.nn.kernels.dispatch import choose_backend
@@ -22,7 +22,7 @@ from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.cell import build_cell
 from tests.support.nn_units import DIRECTIONS, RECURRENT, layer, name, recurrent_layer
 
-SEQUENCES, KEYS = PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0])
+SEQUENCES, KEYS = PackedFrames((13, 9, 9, 1)), torch.tensor([11, -5, 2**40, 0])
 FUSIBLE = [u for u in RECURRENT if build_cell(u["unit"], 1, 1, u["options"]).fusible]
 every_unit = pytest.mark.parametrize("unit", FUSIBLE, ids=name)
 DROPPING = [
@@ -43,6 +43,7 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the graphs' form where there is no graph, in blocks of a few time steps."""
     monkeypatch.setattr(graph, "supports", lambda cell, weights: cell.fusible)
     monkeypatch.setattr(graph, "BLOCK", 72)
+    monkeypatch.setattr(static, "STEPS", 8)
 
 
 def graphed(**options: Any) -> RecurrentLayer:
@@ -96,6 +97,7 @@ def test_the_static_form_computes_what_the_scan_does(
     unit: dict[str, Any], directions: dict[str, Any], on_a_cpu: None
 ) -> None:
     net = graphed(**unit, **directions)
+    assert choose_backend(net.cell, net.W.weight, fused=True, path=net.path) is graph
     assert_as_scanned(net, 1e-12)
     assert_as_scanned(net.float(), 1e-6)
 
@@ -135,14 +137,14 @@ def test_what_is_spare_changes_nothing(
         computed.append(gradients(net, SEQUENCES, KEYS))
     small, *same = computed
     assert all(torch.equal(a, b) for values in same for a, b in zip(small, values, strict=True))
-    monkeypatch.setattr(recurrence, "round_up", lambda *_: (8, 64))
+    monkeypatch.setattr(recurrence, "round_up", lambda *_: (8, 24))
     longer = gradients(net, SEQUENCES, KEYS)
     # Sums over frames for parameters of the cell are in an order of their own.
     names = ["outputs", "inputs", *(name for name, _ in net.named_parameters())]
     for parameter, a, b in zip(names, small, longer, strict=True):
         assert torch.equal(a, b) or parameter.startswith("cell.")
     assert_close(longer, small, 1e-12)
-    monkeypatch.setattr(recurrence, "round_up", lambda *_: (16, 32))
+    monkeypatch.setattr(recurrence, "round_up", lambda *_: (16, 16))
     assert_close(gradients(net, SEQUENCES, KEYS), small, 1e-12)  # products are rounded otherwise
 
 
@@ -157,6 +159,7 @@ def test_any_batch(unit: str, directions: dict[str, Any], lengths: list[int]) ->
     frames = PackedFrames(tuple(sorted(lengths, reverse=True)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph, "supports", lambda cell, weights: cell.fusible)
+        patch.setattr(static, "STEPS", 8)
         assert_close(gradients(net, frames), gradients(scanned(net), frames), 1e-12)
 
 
