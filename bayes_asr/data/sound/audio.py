@@ -26,6 +26,8 @@ FULL_SCALE = np.float32(2**15)  # libsndfile's samples reach from -1 to 1, Kaldi
 LOUDEST = 1e6  # times full scale: more is damage, and its energy no float
 BLOCK = 1 << 18  # samples that are decoded at once: a forged length costs no memory
 LONGEST = 1 << 30  # samples of a file: 18 hours at 16 kHz
+# samples that a file of any size may have, and for each byte: Opus at 6 kbit/s has 64, silence 1000
+ALWAYS_DECODED, MOST_PER_BYTE = 1 << 26, 100
 UNTOLD = 2**63 - 1  # samples that a file promises that was written into a pipe
 LARGEST = 1 << 32  # bytes, as of RIFF
 AT_SPEED = re.compile(r"(?P<file>.+)\[speed=(?P<factor>[0-9.]{1,12})\]", re.S)
@@ -184,23 +186,41 @@ def _decode(content: bytearray, source: ByteReader) -> tuple[np.ndarray, int]:
         with OneWay(io.BytesIO(content)) as file:
             # A block has BLOCK samples over all channels, and at least one moment of time.
             size, blocks, count = max(1, BLOCK // file.channels), [], 0
-            while len(block := file.read(size, "float32", always_2d=True)):
+            most = min(LONGEST, max(ALWAYS_DECODED, MOST_PER_BYTE * len(content)))
+            rate, promised = file.samplerate, file.frames
+            forged = promised < UNTOLD and promised * file.channels > most
+            while not forged and len(block := file.read(size, "float32", always_2d=True)):
                 blocks.append(block)
                 count += block.size
-                if count > LONGEST:
-                    raise source.fail(f"has more than {LONGEST} samples; cut it into shorter files")
-            rate, promised = file.samplerate, file.frames
-            # The empty array gives the right shape where no block was decoded.
-            samples = np.concatenate([*blocks, np.zeros((0, file.channels), np.float32)])
+                forged = count > most
+            if forged:
+                raise source.fail(
+                    f"has more than {most} samples in {len(content)} bytes; cut it into shorter"
+                    " files"
+                )
+            samples = _join(blocks, file.channels)
     except soundfile.SoundFileError as error:
         message = getattr(error, "error_string", str(error)).strip(" .")
         raise source.fail(f"cannot be decoded: {message}; {DAMAGED}") from None
     if len(samples) < promised < UNTOLD:
         raise source.fail(f"{len(samples)} of its {promised} samples can be decoded: {DAMAGED}")
-    # The comparison is negated because one with NaN is false.
-    wrong = ~(np.abs(samples) <= LOUDEST)
-    if wrong.any():
-        where = int(np.argwhere(wrong)[0][0])
-        raise source.fail(f"sample {where} is {samples[wrong][0]:g} times full scale: {DAMAGED}")
+    for begin in range(0, len(samples), BLOCK):
+        part = samples[begin : begin + BLOCK]
+        # The comparison is negated because one with NaN is false.
+        wrong = ~(np.abs(part) <= LOUDEST)
+        if wrong.any():
+            where = begin + int(np.argwhere(wrong)[0][0])
+            raise source.fail(f"sample {where} is {part[wrong][0]:g} times full scale: {DAMAGED}")
     samples *= FULL_SCALE
     return samples, rate
+
+
+def _join(blocks: list[np.ndarray], channels: int) -> np.ndarray:
+    """The samples [N, channels] of blocks [n, channels], each freed once it is copied."""
+    samples = np.empty((sum(map(len, blocks)), channels), np.float32)
+    end = len(samples)
+    while blocks:
+        block = blocks.pop()
+        samples[end - len(block) : end] = block
+        end -= len(block)
+    return samples

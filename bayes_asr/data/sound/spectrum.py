@@ -21,6 +21,7 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.features.streams import advise_limit
 from bayes_asr.data.sound.audio import (
+    BLOCK,
     Announce,
     Channel,
     bring_to_rate,
@@ -84,7 +85,9 @@ class Analysis:
         if self.kind == "samples":
             return cut_windows(samples, self.sample_rate, self.window)
         computer = self._computer()
-        computer.accept_waveform(self.sample_rate, samples)
+        # The computer copies what it is given: in parts, that costs no memory.
+        for begin in range(0, len(samples), BLOCK):
+            computer.accept_waveform(self.sample_rate, samples[begin : begin + BLOCK])
         computer.input_finished()
         frames = [computer.get_frame(i) for i in range(computer.num_frames_ready)]
         # The reshape gives [0, F] where the sound is too short for one frame.

@@ -49,6 +49,8 @@ class Strings:
         """Return the longest common prefix of two strings: their common ancestor."""
         parent, depth = self.parent, self.depth
         while a != b:
+            if a == EMPTY:  # without a walk up the whole of b
+                return EMPTY
             if depth[a] >= depth[b]:
                 a = parent[a]
             else:

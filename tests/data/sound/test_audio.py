@@ -384,8 +384,25 @@ def test_what_never_ends_is_refused(
     limit: str, unit: str, file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audio, limit, 300)
-    with pytest.raises(InputError, match=f"has more than 300 {unit}; cut it"):
+    with pytest.raises(InputError, match=f"has more than 300 {unit}.*; cut it"):
         read_audio(file(riff(MONO)))
+
+
+def test_much_sound_in_few_bytes_is_refused_before_it_is_decoded(
+    file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As 14 hours of silence in a FLAC of 3 MB; sound of the same length has more bytes."""
+    monkeypatch.setattr(audio, "ALWAYS_DECODED", 1000)
+    monkeypatch.setattr(audio, "MOST_PER_BYTE", 1)
+    silence, noise = io.BytesIO(), io.BytesIO()
+    soundfile.write(silence, np.zeros(20000, np.int16), 16000, format="FLAC")
+    loud = np.random.default_rng(0).integers(-9999, 9999, 20000).astype(np.int16)
+    soundfile.write(noise, loud, 16000, format="FLAC")
+    assert len(read_audio(file(noise.getvalue()))[0]) == 20000
+    monkeypatch.setattr(audio, "_join", None)
+    size = len(silence.getvalue())
+    with pytest.raises(InputError, match=f"has more than 1000 samples in {size} bytes; cut it"):
+        read_audio(file(silence.getvalue()))
 
 
 @pytest.mark.parametrize("share", [0.05, 0.4, 0.8])

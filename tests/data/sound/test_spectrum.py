@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from bayes_asr.base.files import settle
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import add_deltas, cmvn_statistics, read_analysis
 from bayes_asr.data.features.streams import SCRIPT, report_skipped
+from bayes_asr.data.sound import spectrum
 from bayes_asr.data.sound.audio import read_audio, resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.ark import read_matrix
@@ -79,6 +81,14 @@ def windows_of_theirs(signal: np.ndarray, rate: int, window: int) -> np.ndarray:
         found.append(frame)
         begin += shift
     return np.array(found, np.float32)
+
+
+@pytest.mark.parametrize("kind", ["mfcc", "fbank"])
+def test_sound_in_parts_has_the_same_features(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = np.random.default_rng(0).normal(0, 900, 5000).astype(np.float32)
+    entire = Analysis(kind)(samples)
+    monkeypatch.setattr(spectrum, "BLOCK", 399)
+    assert Analysis(kind)(samples).tobytes() == entire.tobytes()
 
 
 @pytest.mark.parametrize(("rate", "window"), [(16000, 200), (8000, 100), (16000, 30)])

@@ -55,6 +55,7 @@ class Strings {
 
   int32_t CommonPrefix(int32_t first, int32_t second) const {
     while (first != second) {
+      if (first == kEmpty) return kEmpty;  // without a walk up the whole of `second`
       if (depth_[first] >= depth_[second])
         first = parent_[first];
       else
