@@ -73,7 +73,7 @@ def plan(args: argparse.Namespace) -> list[Job]:
         # pytorch-kaldi's loop is slow: a few cases tell enough of it.
         if network != PYTORCH_KALDI or (args.peer_path and sum(places) <= 1 - args.quick):
             jobs.append((rank, Job(case, paths, launches=args.launches and not any(places))))
-        if network != PYTORCH_KALDI and not any(places[2:]):
+        if network != PYTORCH_KALDI and not any(places[1 if args.quick else 2 :]):
             jobs.append((rank + 0.5, Job(case, paths, recurrence=True)))
     return [job for _, job in sorted(jobs, key=lambda ranked: ranked[0])]
 

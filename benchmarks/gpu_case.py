@@ -4,6 +4,7 @@ Paths take turns, so that what else the machine does meets all of them. Each is 
 float32 products by the path `eager` first. One that fails is told, and the others go on.
 """
 
+import gc
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from card import Instrument
 from recurrences import build_recurrence
 from torch import Tensor
 from trained import Case, Size, Trained, build, relative_error, set_precision
+
+from bayes_asr.nn.kernels.cuda.capture import workspace
 
 LONGEST_TURN = 50  # steps
 TOLERANCES = {"float32": 1e-3, "tf32": 2e-2, "bfloat16": 1e-1}
@@ -66,8 +69,8 @@ class Bench:
 class Timing:
     """What is measured of a path; milliseconds and joules are of one step, in each turn.
 
-    errors: of outputs and gradients; megabytes: the most that the network, its batch and the path
-    need; steps: of a turn.
+    errors: of outputs and gradients; megabytes: the most that the network, its optimizer, its batch
+    and the path need for both passes; steps: of a turn.
     """
 
     errors: tuple[float, float]
@@ -105,9 +108,11 @@ def measure_steps(
             check(bench.card)
 
     def begin(path: str) -> None:
+        free_graphs(bench.card)
         allocated = bench.card.allocated()
+        bench.card.reset_peak()
         errors = compare(trained, reference)
-        timings[path] = Timing(errors, base + bench.card.allocated() - allocated)
+        timings[path] = Timing(errors, base + bench.card.peak() - allocated)
 
     def count(path: str) -> None:
         timings[path].launches = bench.card.launches(trained.step)
@@ -127,14 +132,12 @@ def measure_steps(
 
 
 def warm_up(bench: Bench, trained: Trained, timing: Timing) -> None:
-    """Take a few steps, and see how much memory they need and how many are a turn."""
-    card, allocated = bench.card, bench.card.allocated()
-    card.reset_peak()
+    """Take a few steps, and see how many are a turn."""
+    card = bench.card
     for _ in range(bench.turns.warm_up):
         start = card.mark()
         trained.step()
         milliseconds = card.milliseconds(start, card.mark())
-    timing.megabytes += card.peak() - allocated
     timing.steps = int(min(max(bench.turns.milliseconds / milliseconds, 1), LONGEST_TURN))
 
 
@@ -153,6 +156,13 @@ def time_steps(card: Instrument, trained: Trained, timing: Timing) -> None:
     timing.milliseconds.append(card.milliseconds(start, card.mark()) / timing.steps)
     if joules is not None:
         timing.joules.append(((card.joules() or joules) - joules) / timing.steps)
+
+
+def free_graphs(card: Instrument) -> None:
+    """Free what other paths hold: the CUDA graphs of a device and their buffers."""
+    card.check()  # no graph may end while it runs
+    workspace.cache_clear()
+    gc.collect()
 
 
 def judge(case: Case, timing: Timing) -> str:
