@@ -86,5 +86,11 @@ def test_every_kernel_is_compiled_for_every_card(
 ) -> None:
     monkeypatch.setattr(program, "OVERLAP", capability >= 90)
     monkeypatch.setattr(program, "_can_overlap", lambda _: True)
-    for shape in (shape_of(dtype), shape_of(dtype, B=64, sets=1)):
-        assert compile_all(kernel, shape, capability, monkeypatch)
+    assert compile_all(kernel, shape_of(dtype), capability, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [Kernel("li-bru"), Kernel("lstm"), Kernel("gru")], ids="-".join)
+def test_kernels_of_many_rows_are_compiled(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        assert compile_all(kernel, shape_of(dtype, B=64, sets=1), 90, monkeypatch)
