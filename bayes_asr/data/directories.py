@@ -8,7 +8,14 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.inputs import DataConfig
 
 
-def locate(candidates: Sequence[str], data: DataConfig, what: str, several: str = "") -> Path:
+def locate(
+    candidates: Sequence[str],
+    data: DataConfig,
+    what: str,
+    several: str = "",
+    *,
+    announce: bool = True,
+) -> Path:
     """Return the first of the candidate directories that exists, and say which it is.
 
     `*` stands for any part of a name. Raises InputError where several directories fit that. Those
@@ -26,7 +33,8 @@ def locate(candidates: Sequence[str], data: DataConfig, what: str, several: str 
         names = " and ".join(match.name for match in matches)
         raise InputError(f"{path}: {names} are there; choose one of them as {what}")
     passed_over = [match for _, paths_there in remaining for match in paths_there]
-    LOGGER.info("%s: %s%s", what, matches[0], _say_others(passed_over, several))
+    if announce:
+        LOGGER.info("%s: %s%s", what, matches[0], _say_others(passed_over, several))
     return matches[0]
 
 
@@ -44,7 +52,9 @@ def _say_others(paths: Sequence[Path], several: str) -> str:
     return f", the first that exists; not used: {', '.join(map(str, paths))}{key}"
 
 
-def locate_all(data: DataConfig, name: str, kind: str, entry: str = "") -> list[Path]:
+def locate_all(
+    data: DataConfig, name: str, kind: str, entry: str = "", *, announce: bool = True
+) -> list[Path]:
     """The directories of the features or alignments (`kind`) of the set `name`; or, of a stream or
     a label set `entry` this name, those of the streams or labels (`kind`).
 
@@ -61,9 +71,9 @@ def locate_all(data: DataConfig, name: str, kind: str, entry: str = "") -> list[
             )
     # Directories to be joined must all be there; of candidates the first that exists is enough.
     if together:
-        return [locate([candidate], data, what) for candidate in together]
+        return [locate([candidate], data, what, announce=announce) for candidate in together]
     several = f"data.{name}.{kind}_all_of" if hasattr(where, f"{kind}_all_of") else ""
-    return [locate(candidates, data, what, several)]
+    return [locate(candidates, data, what, several, announce=announce)]
 
 
 def locate_streams(data: DataConfig, name: str) -> list[Path]:

@@ -100,7 +100,7 @@ def _find_record(name: str, config: Config) -> FmllrRecord | None:
     """What made the fMLLR features of a stream's training data; None where that is not known."""
     where = ("features",) if name == FEATURES else ("streams", name)
     try:
-        directories = locate_all(config.data, "train", *where)
+        directories = locate_all(config.data, "train", *where, announce=False)
     except InputError:
         return None  # the run was trained elsewhere
     record, *further = map(read_record, directories)

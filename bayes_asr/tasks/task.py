@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import CRITERIA, FRAMES_TASK, UTTERANCE_TASKS, find
 from bayes_asr.config.inputs import DataConfig
 from bayes_asr.config.schema import Config
@@ -93,7 +94,9 @@ class Task:
 
     def locate_model(self) -> Path:
         """The final.mdl whose pdfs the network has."""
-        return locate_all(self.config.data, "train", "alignments")[0] / "final.mdl"
+        aligned, *_ = locate_all(self.config.data, "train", "alignments", announce=False)
+        LOGGER.info("model: %s", aligned / "final.mdl")
+        return aligned / "final.mdl"
 
     def training(self) -> Any:
         """The `TaskTraining`, which imports torch."""

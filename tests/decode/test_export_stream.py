@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bayes_asr
+from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
@@ -16,6 +17,7 @@ from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.kaldi_io.text import read_symbols
 from tests.data.sound.test_audio import riff
 from tests.decode.test_transcribe import (
+    RATE,
     TINY,
     WORDS,
     command,
@@ -49,14 +51,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_example_hears_what_the_whole_utterance_says(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rate", [RATE, 44100])
+def test_example_hears_what_the_whole_utterance_says(rate: int, root: Path, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(\"\"\".*?)^```", page, flags=re.M | re.S)
     assert example.count("\n") <= 50
     (tmp_path / "stream.py").write_text(example)
     spoken = speak(["six", "one", "two", "two"], np.random.default_rng(99))
     sound, step = tmp_path / "sound.wav", tmp_path / "step.onnx"
-    sound.write_bytes(riff(spoken.samples))
+    said = spoken.samples if rate == RATE else resample(spoken.samples[:, 0], RATE, rate)[:, None]
+    sound.write_bytes(riff(said.round(), rate))
     command("export", root / "run", "--onnx", step, "--step")
     graph, model = root / "graph", root / "exp/ali/final.mdl"
     done = subprocess.run(

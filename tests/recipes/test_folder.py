@@ -45,6 +45,20 @@ def speakers(out: Path, name: str) -> set[str]:
     return set(read_mapping(out / "data" / name / "utt2spk").values())
 
 
+def test_folders_may_be_links(corpus: Path, tmp_path: Path) -> None:
+    """A link that leads back is followed once."""
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "text").write_bytes((corpus / "text").read_bytes())
+    for folder in corpus.glob("speaker*"):
+        (linked / folder.name).symlink_to(folder)
+    (corpus / "speaker0/back").symlink_to(linked)
+    assert prepare(linked, tmp_path / "out") == 0
+    assert set.union(*(speakers(tmp_path / "out", n) for n in SETS)) == {
+        f"speaker{s}" for s in range(10)
+    }
+
+
 def test_folders_are_speakers_and_sets_share_none(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

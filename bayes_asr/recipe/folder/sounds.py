@@ -1,5 +1,6 @@
 """Sound files below a folder by the names that its text calls them, and what else lies there."""
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,9 +18,24 @@ FORM = "`NAME WORD WORD ...` for each sound file, NAME without its extension"
 Sounds = Mapping[str, list[Path]]  # files by what they may be called
 
 
+def find_files(corpus: Path) -> list[Path]:
+    """The files below a folder, at any depth and through links; each folder once."""
+    files: list[Path] = []
+    visited: set[str] = set()
+    for folder, subfolders, names in os.walk(corpus, followlinks=True):
+        # A link may lead back to where one is.
+        if os.path.realpath(folder) in visited:
+            subfolders.clear()
+            continue
+        visited.add(os.path.realpath(folder))
+        subfolders.sort()
+        files += (Path(folder, name) for name in names)
+    return sorted(files)
+
+
 def find_sound(corpus: Path) -> list[Path]:
-    """The sound files below a folder, at any depth."""
-    return [file for file in sorted(corpus.rglob("*")) if file.suffix.lower() in SOUND]
+    """The sound files below a folder."""
+    return [file for file in find_files(corpus) if file.suffix.lower() in SOUND]
 
 
 def name_sounds(corpus: Path) -> dict[str, list[Path]]:
@@ -47,7 +63,7 @@ def _path_name(file: Path, corpus: Path) -> str:
 def _describe_seen(corpus: Path) -> str:
     """The kinds of files below a folder and how many there are, for the end of a message."""
     kinds = Counter(
-        file.suffix.lower() or file.name for file in corpus.rglob("*") if file.is_file()
+        file.suffix.lower() or file.name for file in find_files(corpus) if file.is_file()
     )
     listing = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(COUNTED))
     return f"; seen there: {listing or 'nothing'}"
@@ -61,11 +77,11 @@ def refuse_missing_text(corpus: Path) -> None:
     sounds = {file.with_suffix("") for file in find_sound(corpus)}
     beside = {
         file.suffix
-        for file in corpus.rglob("*")
+        for file in find_files(corpus)
         if file.suffix.lower() in TEXTS and file.with_suffix("") in sounds
     }
     remedy = ""
-    if any(corpus.rglob("*.trans.txt")):
+    if any(file.name.endswith(".trans.txt") for file in find_files(corpus)):
         remedy = f"; join lines: find {corpus} -name '*.trans.txt' -exec cat {{}} + > {text}"
     elif beside:
         remedy = (
@@ -112,7 +128,7 @@ def _reasons(name: str, files: Sounds, corpus: Path) -> Iterator[str]:
     alike = [candidate for candidate in files if candidate.casefold() == name.casefold()]
     if alike:
         yield f"there is {alike[0]}, which differs in upper and lower case: write it so"
-    for file in sorted(corpus.rglob("*")):
+    for file in find_files(corpus):
         below = compose(file.relative_to(corpus).as_posix())
         # A name is a whole path or its last part; extensions may follow it.
         if not f"/{below}".startswith(f"/{name}.") and not file.name.startswith(f"{name}."):
