@@ -54,7 +54,7 @@ QUICK = [network for network, late in NETWORKS.items() if late < 3]
 BATCHES, FRAMES = (8, 32, 16, 64), (300, 800, 100)
 LATE = (1, 1, 2, 2)  # for each further precision, batch, number of frames, and for ragged lengths
 
-TESTS = "tests/nn"
+TESTS = ("tests/nn", "tests/train/test_gpu_paths.py", "tests/decode/forward/test_windows.py")
 SHARE_OF_TESTS = 0.25  # of the minutes
 RESERVE = 5.0  # seconds for the page
 
@@ -83,7 +83,7 @@ def start_workers(args: argparse.Namespace, deadline: float) -> dict[str, Worker
 
     A CUDA graph remembers whether float32 products were in TF32 when it was captured.
     """
-    size, warm_up = (TINY, 1) if args.dry else (PAPER, 3)
+    size, warm_up = (TINY, 1) if args.dry else (PAPER._replace(units=args.hidden), 3)
     turns = Turns(args.rounds, args.turn, warm_up)
     settings = Settings(args.dry, size, turns, args.peer_path)
     return {
@@ -177,12 +177,13 @@ def parse() -> argparse.Namespace:
     add("--precision", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     add("--batch", type=int, nargs="+", help="sequences, the most important number first")
     add("--frames", type=int, nargs="+", help="of the longest sequence, likewise")
+    add("--hidden", type=int, default=PAPER.units, help="units of a direction, default 550")
     add("--rounds", type=int, help="turns of each path, default 5, with --quick 3")
     add("--turn", type=float, default=150, help="milliseconds of a turn, about, default 150")
     add("--limit", type=float, default=60, help="seconds after which a path hangs, default 60")
     add("--peer-path", type=Path, help="clone of pytorch-kaldi, a further network")
     add("--launches", action="store_true", help="count launches in a case of each network")
-    add("--tests", nargs="+", default=[TESTS], help="tests of which those marked gpu are run")
+    add("--tests", nargs="+", default=TESTS, help="tests of which those marked gpu are run")
     add("--no-tests", action="store_true", help="run none")
     args = parser.parse_args()
     args.units = args.units or (QUICK if args.quick else list(NETWORKS))

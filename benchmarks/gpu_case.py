@@ -20,8 +20,11 @@ from trained import Case, Size, Trained, build, relative_error, set_precision
 from bayes_asr.nn.kernels.cuda.capture import workspace
 
 LONGEST_TURN = 50  # steps
-TOLERANCES = {"float32": 1e-3, "tf32": 2e-2, "bfloat16": 1e-1}
-"""Relative errors of outputs and gradients above which a path differs."""
+TOLERANCES = {"float32": 1e-2, "tf32": 5e-2, "bfloat16": 2e-1}
+"""Relative errors of outputs and gradients above which a path differs.
+
+Where a pre-activation is about 0, the slope of ReLU turns: Li-GRU differs most, by any path.
+"""
 
 EAGER = "eager"
 """The path that all are compared with."""

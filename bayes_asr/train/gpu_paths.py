@@ -26,7 +26,7 @@ from bayes_asr.train.batch import Batch
 from bayes_asr.train.step import compute_outputs
 
 EAGER = "eager"
-TOLERANCE = 1e-3  # of the norm of outputs, or of the gradient of a parameter
+TOLERANCE = 1e-2  # of the norm of outputs or of a gradient; where ReLU turns at 0, 1e-3 was seen
 LEAST_NORM = 1e-2  # of the norm of all gradients: to that, smaller ones are compared
 POOL = "all_reduce"  # attribute of what adds statistics up over processes
 LONGEST_FAULT = 160  # characters of a message

@@ -43,8 +43,8 @@ DEPTH = 16  # factors of a strip, the fewest that tensor cores multiply
 BYTES = 4  # of the factors of a strip, for each of DEPTH, where there are many factors
 STAGES = 10  # blocks of factors that are on their way at once, and one more, as far as they fit
 SHARED = 96 * 2**10  # bytes of shared memory for them
-PROGRAMS = 100  # of a launch, rather than fewer with more columns
-OVERLAP = False  # begin a kernel before the one before has ended: from compute capability 9.0 on
+PROGRAMS = 60  # of a launch, rather than fewer with more columns
+OVERLAP = True  # begin a kernel before the one before has ended: from compute capability 9.0 on
 CHAIN_UNITS, CHAIN_WARPS = 64, 2
 
 Buffers = dict[str, Tensor]
