@@ -49,7 +49,7 @@ def save(
     """Write the figures, rows of a table, to where `args` of `add_options` say.
 
     Lists of raw figures are left to the JSON file. device: what is to be told of the device that
-    was measured beside the processor; the page is named after the first of it.
+    was measured beside the processor; the page is named after its `card`.
     """
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1) + "\n")
@@ -67,7 +67,7 @@ def write_page(
     lines += [f"- {name}: {value}" for name, value in machine.items() if value]
     lines += ["", "```sh", describe_command(), "```", "", *tables(rows)]
     folder.mkdir(parents=True, exist_ok=True)
-    for path in free_names(folder, theme, next(iter(machine.values()))):
+    for path in free_names(folder, theme, machine.get("card", machine["processor"])):
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")

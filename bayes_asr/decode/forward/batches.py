@@ -69,9 +69,9 @@ def _compute_window(
     by_length = sorted(enumerate(window), key=lambda item: -len(item[1][1]))
     outputs: dict[int, Tensor] = {}
     for group in group_utterances(((i, matrix) for i, (_, matrix) in by_length), frames):
-        named = [window[i] for i, _ in group]
-        with needing_memory(partial(describe_batch, named)):
-            computed = network.compute_prepared([matrix for _, matrix in named])
+        batch = [window[i] for i, _ in group]
+        with needing_memory(partial(describe_batch, batch)):
+            computed = network.compute_prepared([matrix for _, matrix in batch])
         # Copies of a batch go on while the operations of the next one are launched.
         outputs |= {i: start_copy(output) for (i, _), output in zip(group, computed, strict=True)}
     wait_for(computed[0].device)
