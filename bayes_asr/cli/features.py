@@ -1,4 +1,4 @@
-"""bayes-asr features: MFCC, filter banks or samples of Kaldi data directories, without Kaldi."""
+"""bayes-asr features: MFCC, filter banks, PLP, pitch or samples of data directories."""
 
 import argparse
 from functools import partial
@@ -19,8 +19,8 @@ from bayes_asr.data.sound.spectrum import (
 )
 
 TABLES = ("wav.scp", "segments", "utt2spk", "reco2file_and_channel")
-# Kaldi has 23 mel bands for MFCC; fbank of networks has 40.
-BANDS = {"fbank": 40}
+# Kaldi has 23 mel bands for MFCC and PLP; fbank of networks has 40.
+BANDS = {"fbank": 40, "fbank-pitch": 40}
 FEWER_BANDS = 23
 
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole(1, MOST_BANDS),
         metavar="N",
         default=13,
-        help="of mfcc (default %(default)s)",
+        help="of mfcc and plp (default %(default)s)",
     )
     parser.add_argument(
         "--window",

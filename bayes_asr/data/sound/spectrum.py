@@ -1,4 +1,5 @@
-"""MFCC and log mel energies equal to Kaldi's, of sound and of the sound of a data directory.
+"""MFCC, log mel energies, PLP and pitch equal to Kaldi's, of sound and of the sound of a data
+directory.
 
 Also the samples around each frame, which networks on raw sound read.
 """
@@ -30,12 +31,14 @@ from bayes_asr.data.sound.audio import (
     split_speed,
     take_channel,
 )
+from bayes_asr.data.sound.pitch import SLOWEST, pitch_features
+from bayes_asr.data.sound.plp import LPC_ORDER, perceptual_cepstra
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.text import Segment, read_mapping, read_scp, read_segments
 
-Kind = Literal["mfcc", "fbank", "samples"]
+Kind = Literal["mfcc", "fbank", "plp", "pitch", "mfcc-pitch", "fbank-pitch", "plp-pitch", "samples"]
 Remark = tuple[str, str]  # a sound, and what was done to it
 FRAME_SHIFT = 0.01  # seconds; a frame sees 25 ms
 FRAME_LENGTH = 0.025
@@ -50,10 +53,12 @@ SAMPLE_RATES = (1000, 1_000_000)  # Hz
 
 @dataclass(frozen=True)
 class Analysis:
-    """Sound to features, as compute-mfcc-feats --use-energy=false and compute-fbank-feats do it.
+    """Sound to features, as compute-mfcc-feats --use-energy=false, compute-fbank-feats and
+    compute-plp-feats --use-energy=false do it, and compute-kaldi-pitch-feats with
+    process-kaldi-pitch-feats; `KIND-pitch` is both, side by side.
 
-    bands: mel bands, the features of fbank; cepstra: the features of mfcc; dither: noise in steps
-    of the int16 samples (Kaldi's default is 1, with which no two runs agree); window: ms, the
+    bands: mel bands, the features of fbank; cepstra: the features of mfcc and plp; dither: noise in
+    steps of the int16 samples (Kaldi's default is 1, with which no two runs agree); window: ms, the
     features of samples, which are those around the middle of a frame.
     """
 
@@ -75,15 +80,31 @@ class Analysis:
                 f" {self.sample_rate} Hz: up to {MOST_BANDS} bands, no more cepstra than bands, and"
                 f" {low} to {high} Hz"
             )
+        if self.spectrum == "plp" and self.cepstra > LPC_ORDER + 1:
+            raise InputError(
+                f"front end: {self.cepstra} cepstra of plp; linear prediction of the order"
+                f" {LPC_ORDER} has {LPC_ORDER + 1}"
+            )
+        if self.kind.endswith("pitch") and self.sample_rate < SLOWEST:
+            raise InputError(
+                f"front end: pitch at {self.sample_rate} Hz; it wants sound of {SLOWEST} Hz or more"
+            )
         if not WINDOWS[0] <= self.window <= WINDOWS[1]:
             raise InputError(
                 f"front end: windows of {self.window} ms; they have {WINDOWS[0]} to {WINDOWS[1]} ms"
             )
 
+    @property
+    def spectrum(self) -> str:
+        """The kind without pitch."""
+        return self.kind.removesuffix("-pitch")
+
     def __call__(self, samples: np.ndarray) -> np.ndarray:
         """Features float32 [T, F] of samples [N] in the range of int16; T is 0 below 25 ms."""
         if self.kind == "samples":
             return cut_windows(samples, self.sample_rate, self.window)
+        if self.kind == "pitch":
+            return pitch_features(samples, self.sample_rate)
         computer = self._computer()
         # The computer copies what it is given: in parts, that costs no memory.
         for begin in range(0, len(samples), BLOCK):
@@ -91,7 +112,14 @@ class Analysis:
         computer.input_finished()
         frames = [computer.get_frame(i) for i in range(computer.num_frames_ready)]
         # The reshape gives [0, F] where the sound is too short for one frame.
-        return np.array(frames, np.float32).reshape(-1, computer.dim)
+        features = np.array(frames, np.float32).reshape(-1, computer.dim)
+        if self.spectrum == "plp":
+            features = perceptual_cepstra(features, self.sample_rate, self.cepstra)
+        if self.spectrum == self.kind:
+            return features
+        pitch = pitch_features(samples, self.sample_rate)
+        count = min(len(features), len(pitch))  # at some rates one is a frame longer
+        return np.hstack([features[:count], pitch[:count]])
 
     def _computer(self) -> Any:
         try:
@@ -100,14 +128,15 @@ class Analysis:
             raise InputError(
                 f"computing features needs a package: pip install kaldi-native-fbank ({error})"
             ) from error
-        options = knf.MfccOptions() if self.kind == "mfcc" else knf.FbankOptions()
+        options = knf.MfccOptions() if self.spectrum == "mfcc" else knf.FbankOptions()
         options.frame_opts.samp_freq = self.sample_rate
         options.frame_opts.dither = self.dither
         options.mel_opts.num_bins = self.bands
-        if self.kind == "fbank":
-            return knf.OnlineFbank(options)
-        options.num_ceps, options.use_energy = self.cepstra, False
-        return knf.OnlineMfcc(options)
+        if self.spectrum == "mfcc":
+            options.num_ceps, options.use_energy = self.cepstra, False
+            return knf.OnlineMfcc(options)
+        options.use_log_fbank = self.spectrum == "fbank"
+        return knf.OnlineFbank(options)
 
 
 def cut_windows(samples: np.ndarray, rate: int, window: int) -> np.ndarray:

@@ -119,7 +119,7 @@ def test_samples_are_features_of_a_data_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "plp"}, "front end 'plp'; known: mfcc, fbank, samples"),
+        ({"kind": "hlda"}, "front end 'hlda'; known: mfcc, fbank, plp, pitch, mfcc-pitch"),
         ({"kind": "samples", "window": 5}, "windows of 5 ms; they have 25 to 1000 ms"),
         ({"cepstra": 30}, "30 cepstra of 23 mel bands"),
         ({"sample_rate": 0}, "at 0 Hz"),
