@@ -34,6 +34,7 @@ UNIT_OPTIONS = (
     "peepholes",
     "cells_per_block",
     "transitions",
+    "input_gate",
     "smooth",
     "dropped_candidate",
 )
@@ -46,8 +47,9 @@ class UnitKind:
 
     cell: its class; forms: classes by the name of the form, that of the paper first; transitions:
     classes by what gives the probabilities of a Markov chain, the default first; activations,
-    peepholes, smooth, dropped: the values of these options, the default first; none where it has no
-    such option. blocks: its class where several memory cells share gates; empty: they cannot.
+    peepholes, input_gate, smooth, dropped: the values of these options, the default first; none
+    where it has no such option. blocks: its class where several memory cells share gates; empty:
+    they cannot.
     probabilistic: whether it computes probabilities, which it can hand on.
     """
 
@@ -56,6 +58,7 @@ class UnitKind:
     activations: tuple[str, ...] = ()
     peepholes: tuple[bool, ...] = ()
     transitions: Mapping[str, str] = field(default_factory=dict)
+    input_gate: tuple[bool, ...] = ()
     smooth: tuple[bool, ...] = ()
     dropped: tuple[str, ...] = ()
     blocks: str = ""
@@ -69,6 +72,7 @@ class UnitKind:
             "activation": self.activations,
             "peepholes": self.peepholes,
             "transitions": tuple(self.transitions),
+            "input_gate": self.input_gate,
             "smooth": self.smooth,
             "dropped_candidate": self.dropped,
         }
@@ -162,7 +166,9 @@ UNITS = {
         transitions={
             "trained": "nn.units.unitwise:UBRU",
             "from-input": "nn.units.unitwise:GatedUBRU",
+            "context": "nn.units.unitwise:ContextUBRU",
         },
+        input_gate=(False, True),
         smooth=(False, True),
         probabilistic=True,
     ),

@@ -42,7 +42,8 @@ class ModelConfig:
     activation_trains: tuple[str, ...]
     peepholes: bool
     cells_per_block: Annotated[int, Within(1, 1000)] | None
-    transitions: Literal["trained", "from-input"] | None
+    transitions: Literal["trained", "from-input", "context"] | None
+    input_gate: bool
     smooth: bool
     dropped_candidate: Literal["zero", "half", "mean"] | None
     layers: Annotated[int, Within(1, 100)]
@@ -94,7 +95,8 @@ class ModelConfig:
         ):  # whose options are not of that unit
             plain = {"form": None, "activation": None, "activation_trains": ()}
             options |= plain | {"peepholes": False, "cells_per_block": None}
-            options |= {"transitions": None, "smooth": False, "dropped_candidate": None}
+            options |= {"transitions": None, "input_gate": False, "smooth": False}
+            options |= {"dropped_candidate": None}
         layer = complete(replace(self, **options), described_options, without=excluded)
         if isinstance(layer.units, tuple):
             raise InputError(f"units is {list(layer.units)}; a layer has one number of units")

@@ -83,13 +83,14 @@ class RecurrentLayer(Layer):
         if hand_on == "prob" and not self.cell.probabilistic:
             raise InputError(f"hand_on is prob, but {unit} computes no probabilities; use log")
         self.as_probability = hand_on == "prob"
-        width = self.cell.gates * self.cell.gate_size
+        self.expansion = self.cell.expansion()
+        width = self.cell.projections * self.cell.gate_size
         self.W = Linear(inputs, sets * width, bias=bias or norm == "none")
         if input_init == "xavier":
             # Each gate is a matrix of its own: its bounds follow from its own size.
             for gate in self.W.weight.data.view(-1, self.cell.gate_size, inputs):
                 nn.init.xavier_uniform_(gate)
-        self.norm = build_norm(norm, sets, self.cell.gates, self.cell.gate_size)
+        self.norm = build_norm(norm, sets, self.cell.projections, self.cell.gate_size)
         if not self.cell.states:
             self._leave_to_activation()
         self.V = self._draw_recurrent_weights(sets) if self.cell.recurrent else None
@@ -196,8 +197,12 @@ class RecurrentLayer(Layer):
         """The normalised feed-forward terms [N, S, G*H], in the type of factors for a kernel."""
         like = self.W.weight
         dtype = factor_type(like.device.type) if self.compiled else like.dtype
-        terms = self.norm(self.W(x_NF)).to(dtype)
-        return terms.unflatten(1, (-1, self.cell.gates * self.cell.gate_size))
+        terms = self.norm(self.W(x_NF)).unflatten(
+            1, (-1, self.cell.projections, self.cell.gate_size)
+        )
+        if self.expansion is not None:
+            terms = self.expansion(terms)
+        return terms.flatten(2).to(dtype)
 
     def _hand_on(self, h_NDH: Tensor) -> Tensor:
         """The inputs of the next layer [N, D*H]."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, logit
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
@@ -355,25 +355,42 @@ def test_softplus_sharpened_is_relu() -> None:
         assert np.abs(softplus(b * a) / b - relu(a)).max() == pytest.approx(np.log(2) / b)
 
 
+def chain(net: RecurrentLayer, x: torch.Tensor, transitions: str) -> tuple[Array, ...]:
+    """Logits of the transition probabilities, and the evidence [T, H] of a unit-wise unit."""
+    with torch.no_grad():
+        terms = list(net.W(x).view(len(x), net.cell.projections, -1).numpy().swapaxes(0, 1))
+    a = terms.pop()
+    if net.cell.input_gate:  # which begins at 0.88
+        i = terms.pop() + 2
+        a = np.logaddexp(log_expit(i) + a, log_expit(-i))
+    if transitions == "from-input":  # gates that begin at 0.88 and 0.12
+        return terms[0] + 2, terms[1] - 2, a
+    parameters = dict(
+        (net.expansion[0] if transitions == "context" else net.cell).named_parameters()
+    )
+    numbers = {name: number[0].detach().numpy() for name, number in parameters.items()}
+    fixed = [np.tile(numbers[name], (len(x), 1)) for name in ("stay", "enter")]
+    if transitions == "context":
+        c = expit(terms[0] + 2)
+        prior = (1 - c) * expit(numbers["prior"])
+        fixed = [logit(c * expit(number) + prior) for number in fixed]
+    return fixed[0], fixed[1], a
+
+
 @pytest.mark.parametrize("size", [1.0, 50.0, 1e3])
-@pytest.mark.parametrize("transitions", ["trained", "from-input"])
+@pytest.mark.parametrize("transitions", ["trained", "from-input", "context"])
+@pytest.mark.parametrize("input_gate", [False, True])
 @pytest.mark.parametrize("smooth", [False, True])
 def test_unit_wise_unit_is_the_enumerated_markov_chain(
-    size: float, transitions: str, smooth: bool
+    size: float, transitions: str, input_gate: bool, smooth: bool
 ) -> None:
-    net, x = single("ubru", transitions=transitions, smooth=smooth)
+    net, x = single("ubru", transitions=transitions, input_gate=input_gate, smooth=smooth)
     frames = 7
     x = x[:frames]
     with torch.no_grad():
         net.W.weight.mul_(size)
         net.W.bias.mul_(size)
-        *logits, a = net.W(x).unflatten(1, (net.cell.gates, -1)).numpy().swapaxes(0, 1)
-    if transitions == "from-input":  # gates that begin at 0.88 and 0.12
-        stay, enter = logits[0] + 2, logits[1] - 2
-    else:
-        stay, enter = (
-            np.tile(p.detach().numpy(), (frames, 1)) for p in (net.cell.stay, net.cell.enter)
-        )
+    stay, enter, a = chain(net, x, transitions)
     paths = np.array(np.meshgrid(*[[0, 1]] * (frames + 1), indexing="ij")).reshape(frames + 1, -1)
     for unit in range(4):
         to_present = np.where(paths[:-1] == 1, stay[:, unit, None], enter[:, unit, None])

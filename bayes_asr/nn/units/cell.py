@@ -64,6 +64,18 @@ class Cell(nn.Module):
             a = x + product(state[0], slice(None))
         return tuple(self(a, state, mask))
 
+    @property
+    def projections(self) -> int:
+        """Vectors of weights W of each unit, of whose products `expansion` makes the gates."""
+        return self.gates
+
+    def expansion(self) -> nn.Module | None:
+        """Return a module from W x + b [..., projections, H] to the terms of gates [..., G, H].
+
+        None where they are the same. It reads no state, so that it has frames all at once.
+        """
+        return None
+
     def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
         """Return the candidate with dropout."""
         return apply_mask(candidate, mask)

@@ -93,14 +93,26 @@ class GatedChain(MarkovChain):
 class Filter(MarkovChain):
     """A chain from the first frame to the last; the next layer reads log-probabilities.
 
+    input_gate: whether an `InputGate` stands before a.
     smooth: whether later frames count too, by `backward_message`.
     """
 
     probabilistic = True
 
-    def __init__(self, units: int, sets: int, *, smooth: bool = False) -> None:
+    def __init__(
+        self, units: int, sets: int, *, input_gate: bool = False, smooth: bool = False
+    ) -> None:
         super().__init__(units, sets)
-        self.smooth = smooth
+        self.input_gate, self.smooth = input_gate, smooth
+
+    @property
+    def projections(self) -> int:
+        """Vectors of weights W of each unit: one more than gates, with an input gate."""
+        return self.gates + self.input_gate
+
+    def expansion(self) -> nn.Module | None:
+        """Return the input gate, if any."""
+        return InputGate() if self.input_gate else None
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the log-odds after a frame."""
@@ -134,8 +146,10 @@ class UBRU(Filter, TrainedChain):
 
     kernel: ClassVar = "ubru"
 
-    def __init__(self, units: int, sets: int, *, smooth: bool = False) -> None:
-        super().__init__(units, sets, smooth=smooth)
+    def __init__(
+        self, units: int, sets: int, *, input_gate: bool = False, smooth: bool = False
+    ) -> None:
+        super().__init__(units, sets, input_gate=input_gate, smooth=smooth)
         self.stay = nn.Parameter(torch.full((sets, units), FIRST_LOGIT))
         self.enter = nn.Parameter(torch.full((sets, units), -FIRST_LOGIT))
 
@@ -217,6 +231,26 @@ class GatedUBRU(Filter, GatedChain):
         return GatedBackwardMessage(self.gate_size, 1) if self.smooth else None
 
 
+class ContextUBRU(GatedUBRU):
+    """`GatedUBRU` whose p_1 and p_2 are those of a `ContextGate`."""
+
+    kernel: ClassVar = "ubru-gates"
+
+    def __init__(self, units: int, sets: int, **options: bool) -> None:
+        super().__init__(units, sets, **options)
+        self.sets = sets
+
+    @property
+    def projections(self) -> int:
+        """Vectors of weights W of each unit: one gate stands for p_1 and p_2."""
+        return super().projections - 1
+
+    def expansion(self) -> nn.Module:
+        """Return the context gate, and the input gate, if any, behind it."""
+        gates = (ContextGate(self.gate_size, self.sets), super().expansion())
+        return nn.Sequential(*(gate for gate in gates if gate is not None))
+
+
 class GatedBackwardMessage(GatedChain):
     """`BackwardMessage` of gates: d_t reads p_1, p_2 and a of the frame after t.
 
@@ -254,6 +288,53 @@ class GatedBackwardMessage(GatedChain):
             (present - stay.sigmoid(), enter.sigmoid() - absent, apply_mask(by_u, mask)), -2
         )
         return [torch.zeros_like(a), by_gate], [[None, torch.ones_like(u)], [None, by_u]]
+
+
+class InputGate(nn.Module):
+    r"""A probabilistic input gate, after Garner & Tong (2020): the last but one of terms.
+
+    A frame tells something of the feature with probability i = \sigma(2 + W_i x + b_i), and nothing
+    otherwise: the evidence is log(i e^a + 1 - i).
+    """
+
+    def forward(self, terms: Tensor) -> Tensor:
+        """Return [..., G, H] of [..., G + 1, H]."""
+        i, a = terms[..., -2, :] + FIRST_LOGIT, terms[..., -1, :]
+        evidence = torch.logaddexp(logsigmoid(i) + a, logsigmoid(-i))
+        return torch.cat((terms[..., :-2, :], evidence.unsqueeze(-2)), -2)
+
+
+class ContextGate(nn.Module):
+    r"""A context indicator, after Garner & Tong (2020): the first of terms.
+
+    With probability c = \sigma(2 + W_c x + b_c) the past counts, and a feature is present as in
+    `UBRU`; otherwise it is with its prior probability, whatever there was before: p_1 =
+    c \sigma(stay) + (1 - c) \sigma(prior), and p_2 likewise with enter.
+    """
+
+    def __init__(self, units: int, sets: int) -> None:
+        super().__init__()
+        self.stay = nn.Parameter(torch.full((sets, units), FIRST_LOGIT))
+        self.enter = nn.Parameter(torch.full((sets, units), -FIRST_LOGIT))
+        self.prior = nn.Parameter(torch.zeros(sets, units))
+
+    def forward(self, terms: Tensor) -> Tensor:
+        """Return [..., sets, G, H] of [..., sets, G - 1, H]: c becomes what `GatedChain` reads."""
+        c = terms[..., 0, :] + FIRST_LOGIT
+        stay = self._mix(c, self.stay) - FIRST_LOGIT
+        enter = self._mix(c, self.enter) + FIRST_LOGIT
+        return torch.cat((torch.stack((stay, enter), -2), terms[..., 1:, :]), -2)
+
+    def _mix(self, c: Tensor, logit: Tensor) -> Tensor:
+        """The logit of the mean of a probability and the prior, by the weight of the context."""
+        present, absent = (
+            torch.logaddexp(
+                logsigmoid(c) + logsigmoid(sign * logit),
+                logsigmoid(-c) + logsigmoid(sign * self.prior),
+            )
+            for sign in (1, -1)
+        )
+        return present - absent
 
 
 def _stack(*tensors: Tensor) -> Tensor:
