@@ -27,6 +27,7 @@ UNITS: dict[str, tuple[str, dict[str, Any]]] = {
     "li-gru": ("li-gru", {}),
     "li-bru": ("li-bru", {}),
     "li-bru-log": ("li-bru", {"form": "log"}),
+    "li-bru-harmonic": ("li-bru", {"form": "harmonic"}),
     "lstm": ("lstm", {}),
     "lstm-peepholes": ("lstm", {"peepholes": True}),
     "gru": ("gru", {}),
@@ -34,6 +35,8 @@ UNITS: dict[str, tuple[str, dict[str, Any]]] = {
     "minimal-gru": ("minimal-gru", {}),
     "ubru": ("ubru", {}),
     "ubru-later": ("ubru", {}),
+    "ubru-gates": ("ubru", {"transitions": "from-input"}),
+    "ubru-gates-later": ("ubru", {"transitions": "from-input"}),
     **{
         f"rnn-{f}": ("rnn", {"activation": f})
         for f in ("tanh", "relu", "sigmoid", "softplus", "leaky-relu", "elu", "linear", *FREE)
@@ -75,8 +78,9 @@ def draw(unit: str, case: Case) -> Batch:
     torch.manual_seed(5)
     name, options = UNITS[unit]
     cell = build_cell(name, case.H, case.sets, options)
-    if unit == "ubru-later":
-        cell = build_cell(name, case.H, case.sets, {"smooth": True}).backward_message() or cell
+    if unit.endswith("-later"):
+        smoother = build_cell(name, case.H, case.sets, {**options, "smooth": True})
+        cell = smoother.backward_message() or cell
     for parameter in cell.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     frames = PackedFrames(case.lengths)

@@ -44,18 +44,17 @@ def forward_chain(
     D: tl.constexpr,
     H: tl.constexpr,
     SETS: tl.constexpr,
-    UNIT: tl.constexpr,
+    LATER: tl.constexpr,
     UNITS: tl.constexpr,
 ):
     """The states after all frames."""
     row, unit = tl.program_id(1), units_of_program(UNITS)
     real, stride = unit < H, B * D * H
     at = row * H + unit
-    later: tl.constexpr = UNIT == "ubru-later"
     p, q, r = load_coefficients(coefficients, row % D % SETS, unit, real, H, 3)
     m = tl.load(mask + at, real, 0.0)
     # The chain is the latter of two states.
-    odds = tl.load(initial + (stride if later else 0) + at, real, 0.0)
+    odds = tl.load(initial + (stride if LATER else 0) + at, real, 0.0)
     length = count_frames(sizes, row, T, D)
     new = tl.load(initial + at, real, 0.0)
     # Frames are loaded three steps before they are needed.
@@ -71,7 +70,7 @@ def forward_chain(
         absent, _ = softplus(odds + q)
         new = r + present - absent
         odds = x * m + new
-        if not later:
+        if not LATER:
             new = odds
         tl.store(h + frame, new, real)
         x, x_1, x_2 = x_1, x_2, x_3
@@ -96,14 +95,13 @@ def backward_chain(
     D: tl.constexpr,
     H: tl.constexpr,
     SETS: tl.constexpr,
-    UNIT: tl.constexpr,
+    LATER: tl.constexpr,
     UNITS: tl.constexpr,
 ):
     """The gradients by all inputs."""
     row, unit = tl.program_id(1), units_of_program(UNITS)
     real, stride = unit < H, B * D * H
     at = row * H + unit
-    later: tl.constexpr = UNIT == "ubru-later"
     p, q, _ = load_coefficients(coefficients, row % D % SETS, unit, real, H, 3)
     m = tl.load(mask + at, real, 0.0)
     length = count_frames(sizes, row, T, D)
@@ -123,7 +121,7 @@ def backward_chain(
         odds_2 = load_frame(chain + row * H, t - 2, length, stride, unit, H)
         g = carry + y
         frame = t.to(tl.int64) * stride + at
-        tl.store(da + frame, m * (carry if later else g), real)
+        tl.store(da + frame, m * (carry if LATER else g), real)
         _, present = softplus(odds + p)
         _, absent = softplus(odds + q)
         by_p += present * g
@@ -132,7 +130,7 @@ def backward_chain(
         carry = (present - absent) * g
         y, y_1, odds, odds_1 = y_1, y_2, odds_1, odds_2
         t -= 1
-    if later:
+    if LATER:
         tl.store(by_initial + at, nothing, real)
         tl.store(by_initial + stride + at, carry, real)
     else:

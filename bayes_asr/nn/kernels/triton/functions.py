@@ -124,21 +124,21 @@ def mix(z, z_minus, a, h, m, p, q, r, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def log_mix(a_z, a_c, h, m, SIGN: tl.constexpr):
-    """l' = log(z c + (1 - z) e^l) for log c = -softplus(SIGN a_c); h is -SIGN l.
+def log_mix(a_z, a_c, h, m, STATE: tl.constexpr, OUTSIDE: tl.constexpr, INSIDE: tl.constexpr):
+    """l' = log(z c + (1 - z) e^l) for log c = OUTSIDE softplus(INSIDE a_c); h is STATE l.
 
     Returns h', and its derivatives by a_z, a_c and h.
     """
     _, z_minus, e_z = logistic(a_z)
-    _, c_minus, e_c = logistic(-SIGN * a_c)
+    _, c_minus, e_c = logistic(-INSIDE * a_c)
     log1p_z = log1p(e_z)
-    log_c = -(tl.maximum(SIGN * a_c, 0.0) + log1p(e_c)) * m
+    log_c = OUTSIDE * (tl.maximum(INSIDE * a_c, 0.0) + log1p(e_c)) * m
     candidate = tl.minimum(a_z, 0.0) - log1p_z + log_c
-    old = -tl.maximum(a_z, 0.0) - log1p_z - SIGN * h
+    old = -tl.maximum(a_z, 0.0) - log1p_z + STATE * h
     share, share_minus, e = logistic(old - candidate)  # of the old state in the new one
     return (
-        -SIGN * (tl.maximum(old, candidate) + log1p(e)),
-        SIGN * (share - z_minus),
-        m * share_minus * c_minus,
+        STATE * (tl.maximum(old, candidate) + log1p(e)),
+        STATE * (z_minus - share),
+        STATE * OUTSIDE * INSIDE * m * share_minus * c_minus,
         share,
     )

@@ -1,4 +1,4 @@
-"""Steps of units with one state and no reset: rnn, mixing, li-bru, log-li-bru.
+"""Steps of units with one state and no reset: rnn, mixing, li-bru and its other means.
 
 Their extras are the derivatives by each coefficient and, where a unit mixes, by the old state.
 """
@@ -85,8 +85,11 @@ def forward_plain(
             share = z_minus
             store_planes(extra, by_p, by_q, by_r, alive, H, P)
         else:
-            SIGN: tl.constexpr = 1.0 if UNIT == "log-li-bru" else -1.0
-            new, by_z, by_c, share = log_mix(a + sums_z, a_c + sums_c, old, m, SIGN)
+            STATE: tl.constexpr = -1.0 if UNIT == "log-li-bru" else 1.0
+            OUTSIDE: tl.constexpr = 1.0 if UNIT == "harmonic-li-bru" else -1.0
+            INSIDE: tl.constexpr = -1.0 if UNIT == "li-bru" else 1.0
+            a_z, a_c = a + sums_z, a_c + sums_c
+            new, by_z, by_c, share = log_mix(a_z, a_c, old, m, STATE, OUTSIDE, INSIDE)
         tl.store(slope, by_z, alive)
         tl.store(slope + H, by_c, alive)
         tl.store(extra + P * H, share, alive)

@@ -29,6 +29,7 @@ from bayes_asr.nn.kernels.cuda.static import Program, Shape
 from bayes_asr.nn.kernels.kernel import Kernel
 from bayes_asr.nn.kernels.triton.chains import backward_chain, forward_chain
 from bayes_asr.nn.kernels.triton.functions import ACTIVATIONS
+from bayes_asr.nn.kernels.triton.gated_chains import backward_gated_chain, forward_gated_chain
 from bayes_asr.nn.kernels.triton.lstm import backward_lstm, forward_lstm
 from bayes_asr.nn.kernels.triton.plain import backward_plain, backward_start, forward_plain
 from bayes_asr.nn.kernels.triton.resetting import (
@@ -84,14 +85,35 @@ UNITS = {
     "mixing": Unit(2, 1, 1, *PLAIN),
     "li-bru": Unit(2, 1, 1, *PLAIN),
     "log-li-bru": Unit(2, 1, 1, *PLAIN),
+    "harmonic-li-bru": Unit(2, 1, 1, *PLAIN),
     "lstm": Unit(4, 2, 2, *LSTM),
     "lstm-peepholes": Unit(4, 2, 2, *LSTM),
     "gru": Unit(3, 1, 3, *RESETTING),
     "mgu": Unit(2, 1, 3, *RESETTING),
     "minimal-gru": Unit(2, 1, 3, *RESETTING),
 }
-CHAINS = {"ubru": 1, "ubru-later": 2}
-"""The numbers of states."""
+
+
+class Chain(NamedTuple):
+    """The sizes and the kernels of a unit that feeds nothing back.
+
+    saved: numbers of each frame and unit that the way back reads.
+    """
+
+    gates: int
+    states: int
+    coefficients: int
+    saved: int
+    forward: Any
+    backward: Any
+
+
+CHAINS = {
+    "ubru": Chain(1, 1, 3, 1, forward_chain, backward_chain),
+    "ubru-later": Chain(1, 2, 3, 1, forward_chain, backward_chain),
+    "ubru-gates": Chain(3, 1, 0, 3, forward_gated_chain, backward_gated_chain),
+    "ubru-gates-later": Chain(3, 2, 0, 3, forward_gated_chain, backward_gated_chain),
+}
 COEFFICIENTS = {"p-sigmoid": 3, "p-relu": 2, "lstm-peepholes": 3}
 
 
@@ -236,25 +258,27 @@ class ChainKernel:
     def allocate(self, shape: Shape) -> Buffers:
         """Return empty buffers."""
         T, B, D, H, sets, *_ = shape
-        states = (CHAINS[self.unit], B, D, H)
+        unit = CHAINS[self.unit]
         floats = {
             "mask": (B, D, H),
-            "initial": states,
-            "by_initial": states,
-            "coefficients": (sets, 3, H),
-            "by_coefficients": (B, D, 3, H),
-            "chain": (T, B, D, H),
+            "initial": (unit.states, B, D, H),
+            "by_initial": (unit.states, B, D, H),
+            "chain": (T, B, D, unit.saved * H),
         }
-        factors: Sizes = dict.fromkeys(("terms", "h", "arriving", "da"), (T, B, D, H))
+        if unit.coefficients:
+            floats["coefficients"] = (sets, unit.coefficients, H)
+            floats["by_coefficients"] = (B, D, unit.coefficients, H)
+        factors: Sizes = dict.fromkeys(("h", "arriving"), (T, B, D, H))
+        factors |= dict.fromkeys(("terms", "da"), (T, B, D, unit.gates * H))
         return _allocate(shape, floats, factors)
 
     def forward(self, buffers: Buffers) -> None:
         """Compute all states."""
-        _run([(self._launch(forward_chain, buffers), {})], buffers)
+        _run([(self._launch(CHAINS[self.unit].forward, buffers), {})], buffers)
 
     def backward(self, buffers: Buffers) -> None:
         """Compute all gradients."""
-        _run([(self._launch(backward_chain, buffers), {})], buffers)
+        _run([(self._launch(CHAINS[self.unit].backward, buffers), {})], buffers)
 
     def _launch(self, kernel: Any, buffers: Buffers) -> Launch:
         T, B, D, H = buffers["h"].shape
@@ -263,8 +287,8 @@ class ChainKernel:
             "B": B,
             "D": D,
             "H": H,
-            "SETS": len(buffers["coefficients"]),
-            "UNIT": self.unit,
+            "SETS": len(buffers.get("coefficients", ())),
+            "LATER": CHAINS[self.unit].states > 1,
             "UNITS": CHAIN_UNITS,
             "num_warps": CHAIN_WARPS,
             "num_stages": 1,

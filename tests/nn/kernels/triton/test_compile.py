@@ -33,6 +33,9 @@ EVERY_KERNEL = [
     Kernel("minimal-gru"),
     Kernel("ubru"),
     Kernel("ubru-later"),
+    Kernel("ubru-gates"),
+    Kernel("ubru-gates-later"),
+    Kernel("harmonic-li-bru"),
 ]
 
 

@@ -17,7 +17,7 @@ from tests.support.static_cases import UNITS, Case, compute, draw, errors, progr
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
-EVERY_KERNEL = ["li-bru", "lstm", "gru", "ubru"]
+EVERY_KERNEL = ["li-bru", "lstm", "gru", "ubru", "ubru-gates"]
 
 
 def interpret(units: list[str], **case: Any) -> dict[str, float]:
@@ -56,7 +56,12 @@ def test_many_units_and_sequences(case: dict[str, Any]) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "unit", [*EVERY_KERNEL, "bru", "li-gru", "li-bru-log", "lstm-peepholes", "mgu", "ubru-later"]
+    "unit",
+    [
+        *EVERY_KERNEL,
+        *("bru", "li-gru", "li-bru-log", "li-bru-harmonic", "lstm-peepholes", "mgu"),
+        *("ubru-later", "ubru-gates-later"),
+    ],
 )
 def test_a_card_computes_the_equations_in_float32(unit: str) -> None:
     case = Case(H=550, lengths=(12, 9, 9, 4, 1), T=14, B=16, device="cuda")
