@@ -72,8 +72,11 @@ TESTS = (
     "The column 95 % is a bootstrap, as in bayes-asr compare, and each p is of the test that its "
     "heading names, two-sided. MAPSSWE judges, by Holm's correction for the number of systems. "
     "These take the networks as they are. The set would show a difference of so many points (and "
-    "per cent of the best) with a probability of 80 %, after that correction. The last columns are "
-    "the standard deviations over seeds of both systems, and the interval over seeds and speech."
+    "per cent of the best) with a probability of 80 %, after that correction."
+)
+OVER_SEEDS = (
+    " The last columns are the standard deviations over seeds of both systems, and the interval "
+    "over seeds and speech."
 )
 MADE_BY = ("bayes_asr", "python", "torch", "numpy", "blas", "device", "threads", "kernels")
 """What the page says of each run, out of its env.json."""
@@ -95,7 +98,7 @@ def write_report(
     results = tabulate_results(systems)
     _write(out / "table.md", as_markdown(results))
     _write(out / "table.tex", as_latex(results))
-    keys = list_keys(systems)
+    keys, alike = list_keys(systems), group_conventions(systems)
     sections = {
         name: _write_section(systems, key, name, out)
         | _write_answers((answers or {}).get(key), out / f"hypotheses_{name}.md")
@@ -115,15 +118,16 @@ def write_report(
         _write_figures(sections, curves, errors, out / "figures")
     page = _render(
         "report.html",
-        **_describe_systems(systems, keys),
+        **_describe_systems(systems, [key for key in keys if key[1] in alike]),
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         command=command,
         version=version,
         hues=HUES,
         few=FEW,
-        tests=TESTS,
-        results=list_rows(results),
-        sections=list(sections.values()),
+        tests=TESTS + OVER_SEEDS * any(len(system.runs) > 1 for system in systems),
+        alike=[conventions for conventions in alike.values() if len(conventions) > 1],
+        results=list_rows(results[results["rate"].str.split(n=1).str[1].isin(alike)]),
+        sections=[s for key, s in zip(keys, sections.values(), strict=True) if key[1] in alike],
         curves=curves,
         errors=list(errors.values()),
     )
@@ -203,6 +207,24 @@ def list_keys(systems: Sequence[ReportedSystem]) -> list[Key]:
     return [key for key in keys if key[0] == "test"] or keys
 
 
+def group_conventions(systems: Sequence[ReportedSystem]) -> dict[str, list[str]]:
+    """The conventions by the first of those that count every utterance of all runs alike."""
+
+    def count(convention: str) -> list[Any]:
+        scores = (item for system in systems for run in system.runs for item in run.scores.items())
+        return [
+            (key[0], score.metric, [utterance.counts for utterance in score.utterances])
+            for key, score in scores
+            if key[1] == convention
+        ]
+
+    groups: dict[str, list[str]] = {}
+    for convention in dict.fromkeys(c for system in systems for _, c in system.keys):
+        first = next((name for name in groups if count(name) == count(convention)), convention)
+        groups.setdefault(first, []).append(convention)
+    return groups
+
+
 def _make_card(systems: Sequence[ReportedSystem], key: Key) -> dict[str, Any]:
     """The rate to see first: that of the system that is best on dev."""
     scored = [system for system in systems if key in system.keys]
@@ -242,7 +264,8 @@ def _write_section(
         _write(out / f"differences_{name}.md", as_markdown(differences.table) + warned)
         section |= {
             "best": find_best_on_dev(scored, key[1]).name,
-            "differences": list_rows(differences.table),
+            # Columns over seeds are empty where each system has one.
+            "differences": list_rows(differences.table.loc[:, (differences.table != NONE).any()]),
             "sentences": differences.sentences,
             "warnings": differences.warnings,
             "left_out": differences.left_out,

@@ -209,6 +209,28 @@ def test_conventions_are_told_apart_where_there_are_several(
     assert ("silences" in explain([ReportedSystem("one", [run])])) == told
 
 
+def test_conventions_that_count_alike_are_shown_once(out: Path, tmp_path: Path) -> None:
+    """On the page; tables and files have all. One utterance that differs has them told apart."""
+    runs = shutil.copytree(out, tmp_path / "runs")
+    for path in runs.rglob("score_*.json"):
+        strict, _ = json.loads(path.read_text())
+        path.write_text(json.dumps([strict, strict | {"convention": "forgiving"}]))
+    run_report(runs, "--out", tmp_path / "out")
+    page = (tmp_path / "out/report.html").read_text()
+    assert "Here strict and forgiving are the same; the page has strict." in page
+    assert page.count("test PER, ") == 1
+    assert "<h2>test, forgiving</h2>" not in page
+    assert "PER forgiving" not in page
+    assert "PER forgiving" in (tmp_path / "out/table.md").read_text()
+    assert (tmp_path / "out/differences_test_forgiving.md").exists()
+    path = runs / "gru/seed1/score_test.json"
+    shutil.copy(out / "gru/seed1/score_test.json", path)
+    run_report(runs, "--out", tmp_path / "out")
+    page = (tmp_path / "out/report.html").read_text()
+    assert "are the same" not in page
+    assert "<h2>test, forgiving</h2>" in page
+
+
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the figure files, which the page does not show."""
