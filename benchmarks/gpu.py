@@ -41,6 +41,7 @@ NETWORKS = {
     "torch-lstm": 1,
     "li-gru": 1,
     "ubru": 1,
+    "ubru,transitions=from-input": 1,
     PYTORCH_KALDI: 1,
     "bru": 3,
     "gru": 3,

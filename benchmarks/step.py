@@ -106,10 +106,8 @@ class Variant:
 
 def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
     """A unit of this toolkit, perhaps with options, trained as `bayes-asr train` does."""
-    name, *given = unit.split(",")
     options: dict[str, Any] = {"dropout": DROPOUT, "tied_directions": tied}
-    options |= dict(option.split("=") for option in given)
-    model = make_network(INPUTS, OUTPUTS, name, size.layers, size.units, **options)
+    model = make_network(INPUTS, OUTPUTS, unit, size.layers, size.units, **options)
     settings = [f"train.optimizer={kind}", f"train.learning_rate={LEARNING_RATE}"]
     optimizer = components.build_optimizer(load([], settings).train, model)
     step = Step(model, optimizer, max_gradient_norm=MAX_NORM, bfloat16=dtype == "bfloat16")
