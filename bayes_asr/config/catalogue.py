@@ -5,6 +5,7 @@ built, so that a configuration is checked without torch.
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -120,6 +121,10 @@ class OptimizerKind:
 
     function: str
     options: tuple[str, ...]
+
+
+OUTSIDE = re.compile(r"[A-Za-z_]\w*:[A-Za-z_]\w*", re.ASCII)
+"""The name MODULE:CLASS of a unit outside the package, which has no options of those here."""
 
 
 def _list_activations(default: str) -> tuple[str, ...]:
@@ -239,9 +244,9 @@ def check_unit(name: str, options: Mapping[str, Any]) -> UnitKind:
 
     options: those of UNIT_OPTIONS that are given. The message begins with the one that is wrong.
     """
-    if name not in UNITS:
+    if name not in UNITS and not OUTSIDE.fullmatch(name):
         raise InputError(f"unit is {name}; known units: {', '.join(UNITS)}{nearest(name, UNITS)}")
-    unit = UNITS[name]
+    unit = UNITS.get(name) or UnitKind(name)
     for option, value in options.items():
         if option == "activation_trains" and unit.activations:
             check_trained(options.get("activation", unit.activations[0]), value)

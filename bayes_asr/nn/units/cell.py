@@ -18,11 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from bayes_asr.config.catalogue import check_unit, find
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import OUTSIDE, check_unit, find
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.norm import MOMENTUM, AllReduce
 from bayes_asr.nn.units.activations import build_activation, softplus
+from bayes_asr.nn.units.outside import find_outside
 
 Product = Callable[[Tensor, slice], Tensor]
 """(h [n, D, H], some of the gates) -> h V of these gates [n, D, g, H]."""
@@ -275,7 +277,9 @@ def find_cell(unit: str, options: Mapping[str, Any]) -> type[Cell]:
     path = entry.transitions.get(options.get("transitions", ""), path)
     if options.get("cells_per_block", 1) > 1:
         path = entry.blocks
-    cell: type[Cell] = find(path)
+    cell: Any = find_outside(path) if OUTSIDE.fullmatch(unit) else find(path)
+    if not (isinstance(cell, type) and issubclass(cell, Cell)):
+        raise InputError(f"unit is {unit}, which is no subclass of bayes_asr.nn.units.cell.Cell")
     return cell
 
 
@@ -290,4 +294,9 @@ def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> 
     activations = check_unit(unit, options).activations
     if activations:
         arguments.setdefault("activation", activations[0])
-    return cell(units, sets, **arguments)
+    try:
+        return cell(units, sets, **arguments)
+    except TypeError as error:
+        if not OUTSIDE.fullmatch(unit):
+            raise
+        raise InputError(f"unit is {unit}, whose class takes units and sets: {error}") from error

@@ -1,0 +1,52 @@
+"""Units outside the package: MODULE:CLASS, of a file MODULE.py in the folder of BAYES_ASR_UNITS.
+
+Configurations and checkpoints come from others as well. They name a class; where there is code that
+may run, the environment alone says.
+"""
+
+import os
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from bayes_asr.base.errors import InputError
+
+FOLDER = "BAYES_ASR_UNITS"
+PREFIX = "units_outside_"  # no module of Python's or of a library is called so
+
+
+def find_outside(unit: str) -> object:
+    """Import MODULE:CLASS; InputError, saying what to do, where it is not there."""
+    module, _, name = unit.partition(":")
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        raise InputError(
+            f"unit is {unit}, outside the package: set {FOLDER} to the folder of {module}.py, whose"
+            " code is run then"
+        )
+    path = Path(folder).absolute() / f"{module}.py"
+    if not path.is_file():
+        raise InputError(f"unit is {unit}, but there is no {path}; {FOLDER} names its folder")
+    loaded = _import_file(path)
+    if not hasattr(loaded, name):
+        raise InputError(f"unit is {unit}, but {path} has no {name}")
+    return getattr(loaded, name)
+
+
+def _import_file(path: Path) -> ModuleType:
+    """The module of a file, imported once."""
+    name = f"{PREFIX}{path.stem}"
+    known = sys.modules.get(name)
+    if known is not None and known.__file__ == str(path):
+        return known
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: cannot be imported")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # of any kind, as its code is somebody's
+        raise InputError(f"{path}: {type(error).__name__}: {error}; correct it") from error
+    sys.modules[name] = module
+    return module

@@ -1,0 +1,89 @@
+"""Units of somebody's own file: found where the environment says, and nowhere else."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import check_unit
+from bayes_asr.nn.units.cell import build_cell
+from tests.support.archives import one_line
+
+LEAKY = '''
+from bayes_asr.nn.units.cell import ActivatedCell, Cell
+
+
+class Leaky(Cell):
+    """h_t = (h_{t-1} + tanh a_t) / 2."""
+
+    def forward(self, a, state, mask):
+        return ((state[0] + self.drop(a.select(-2, 0).tanh(), mask)) / 2,)
+
+
+class Activated(ActivatedCell):
+    """Its options are not said."""
+
+
+class Stranger:
+    """No cell."""
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.py").write_text(LEAKY)
+    (tmp_path / "broken.py").write_text("import no_such_module\n")
+    monkeypatch.setenv("BAYES_ASR_UNITS", str(tmp_path))
+    for name in [name for name in sys.modules if name.startswith("units_outside_")]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path
+
+
+def test_unit_of_ones_own_is_a_cell(folder: Path) -> None:
+    cell = build_cell("mine:Leaky", 3, 1, {})
+    a, h = torch.randn(2, 1, 1, 3), torch.randn(2, 1, 3)
+    torch.testing.assert_close(cell(a, (h,), None)[0], (h + a[:, :, 0].tanh()) / 2)
+    assert type(build_cell("mine:Leaky", 3, 1, {})) is type(cell), "its file is read once"
+    assert "mine" not in sys.modules
+
+
+def test_nothing_is_run_that_the_environment_does_not_name(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration or a checkpoint of somebody else names a module of the working directory."""
+    (tmp_path / "evil.py").write_text("raise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("BAYES_ASR_UNITS")
+    assert check_unit("evil:Unit", {}).options == {}, "names alone are checked"
+    with pytest.raises(InputError) as raised:
+        build_cell("evil:Unit", 3, 1, {})
+    one_line(raised, "unit is evil:Unit", "set BAYES_ASR_UNITS to the folder of evil.py")
+
+
+@pytest.mark.parametrize(
+    ("unit", "says"),
+    [
+        ("absent:Leaky", "there is no {folder}/absent.py; BAYES_ASR_UNITS names its folder"),
+        ("mine:Absent", "{folder}/mine.py has no Absent"),
+        ("mine:Stranger", "no subclass of bayes_asr.nn.units.cell.Cell"),
+        ("mine:Activated", "whose class takes units and sets: "),
+        (
+            "broken:Unit",
+            "{folder}/broken.py: ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        ("../mine:Leaky", "unit is ../mine:Leaky; known units: rnn"),
+        ("os.path:join", "unit is os.path:join; known units: rnn"),
+    ],
+)
+def test_what_is_wrong_is_said(unit: str, says: str, folder: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        build_cell(unit, 3, 1, {})
+    one_line(raised, says.format(folder=folder))
+
+
+def test_it_has_no_options_of_ours(folder: Path) -> None:
+    with pytest.raises(InputError, match="mine:Leaky has no activation; its options: none"):
+        check_unit("mine:Leaky", {"activation": "relu"})
