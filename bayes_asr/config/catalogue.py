@@ -192,6 +192,7 @@ LAYERS = {
     "norm": "nn.pointwise:NormLayer",
     "dropout": "nn.pointwise:Dropout",
     "pool": "nn.pooling:Pool",
+    "segments": "nn.segments:SegmentLayer",
 }
 GPU_PATHS = {
     "eager": "",

@@ -139,6 +139,20 @@ class PoolKind:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SegmentsKind:
+    """The last state of a recurrence that begins anew in each segment."""
+
+    unit: Annotated[str, OneOf(RECURRENT)]
+    units: Units
+    bidirectional: bool
+    norm: Norm
+    dropout: Dropout
+    # In frames.
+    segment: Annotated[int, Within(1, 1_000_000)]
+    shift: Annotated[int, Within(1, 1_000_000)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class DecoderConfig:
     """The decoder that writes the labels of data.sequences, in place of a head."""
 
@@ -164,3 +178,4 @@ class KindsConfig:
     norm: NormKind
     dropout: DropoutKind
     pool: PoolKind
+    segments: SegmentsKind

@@ -29,6 +29,7 @@ class Layer(nn.Module):
     compiled: bool = False  # whether compiled code computes its recurrence
     fused: bool = False  # whether faster code than the equations may compute it
     batch_invariant: bool = False  # whether it can compute the same bits in any batch (`Linear`)
+    exportable: bool = True  # whether one program can compute it for every length
     activation_prefixes: ClassVar[tuple[str, ...]] = ()
     """Prefixes of parameters that `train.freeze_activations` keeps as they are."""
 

@@ -18,7 +18,11 @@ from tests.support.nn_layers import FORMS, INPUTS, name_form, network_of, stacke
 from tests.support.nn_units import plain_front_end
 
 onnxruntime = pytest.importorskip("onnxruntime")
-EXPORTED = [form for form in FORMS if network_of(form).strides["tested"] == 1]
+EXPORTED = [
+    form
+    for form in FORMS
+    if network_of(form).strides["tested"] == 1 and network_of(form).layers[0].exportable
+]
 
 
 def loaded(net: Any) -> LogLikelihoods:
@@ -73,3 +77,9 @@ def test_strides_are_not_exported(form: Mapping[str, Any], computed: str, tmp_pa
     with pytest.raises(InputError, match=f"layer tested computes {computed}, which no exporter"):
         export_onnx(net, tmp_path / "network.onnx")
     assert np.isfinite(net(made_up(7, INPUTS)).numpy()).all()
+
+
+def test_segments_are_not_exported(tmp_path: Path) -> None:
+    net = loaded(network_of({"kind": "segments", "units": 6, "segment": 3, "shift": 1}))
+    with pytest.raises(InputError, match="layer tested begins anew in each segment, which no"):
+        export_onnx(net, tmp_path / "network.onnx")

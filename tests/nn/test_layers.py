@@ -85,7 +85,7 @@ def test_gradients_are_those_of_finite_differences(form: Form) -> None:
 @every_form
 def test_dropout_in_a_batch_is_that_of_the_sequence_alone(form: Form) -> None:
     plain = {"norm": "none"} if form.get("norm") == "batch" or "norm" not in form else {}
-    has_norm = form["kind"] in ("mlp", "conv1d", "conv2d", "sinc", "recurrent")
+    has_norm = form["kind"] in ("mlp", "conv1d", "conv2d", "sinc", "recurrent", "segments")
     drops = form["kind"] not in ("projection", "norm", "pool")
     net = network_of(form, **(plain if has_norm else {}), **({"dropout": 0.5} if drops else {}))
     if form["kind"] == "norm":

@@ -22,6 +22,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "sinc": {"channels": 3, "kernel": 5},
     "projection": {"units": 6},
     "pool": {"units": 6},
+    "segments": {"units": 6, "segment": 4, "shift": 3},
 }
 """Options with which a kind fits 12 inputs; a kind that is not here has those of base.yaml."""
 MORE: dict[str, list[dict[str, Any]]] = {
@@ -39,6 +40,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
         {"of": "last", "directions": 2, "segment": 4, "shift": 3},
         {"of": "attention", "segment": 5, "shift": 2},
     ],
+    "segments": [{"unit": "lstm", "segment": 2, "shift": 1}, {"unit": "li-bru", "segment": 90}],
 }
 """Further forms than every value of every option that has few."""
 

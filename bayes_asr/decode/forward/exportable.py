@@ -32,7 +32,7 @@ class ExportableNetwork(nn.Module):
     def __init__(
         self, model: AcousticModel, front_ends: Mapping[str, FrontEnd], log_priors: Tensor
     ) -> None:
-        """Copy what a `TrainedNetwork` consists of; InputError for strides."""
+        """Copy what a `TrainedNetwork` consists of; InputError for strides and segments."""
         super().__init__()
         if model.output_stride > 1:
             raise InputError(
@@ -45,6 +45,13 @@ class ExportableNetwork(nn.Module):
                 f"layer {strided[0]} computes {describe_stride(model.strides[strided[0]])}, which"
                 " no exporter writes down for every length; train a network with stride: 1 and no"
                 " pool"
+            )
+        layers = zip(model.names, model.layers, strict=True)
+        segmented = [name for name, layer in layers if not layer.exportable]
+        if segmented:
+            raise InputError(
+                f"layer {segmented[0]} begins anew in each segment, which no exporter writes down"
+                " for every length; train a network without segments"
             )
         self.model, self.front_ends = deepcopy(model), front_ends
         for number, front_end in enumerate(front_ends.values()):
