@@ -22,6 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs", type=Path, nargs="+", metavar="RUN", help="scored run, or a folder of runs"
     )
     parser.add_argument("--out", type=Path, help="where to write (default: the first RUN/report)")
+    parser.add_argument(
+        "--sound",
+        type=Path,
+        metavar="DATA",
+        help="data directory of the set, to copy its sound beside the wrong utterances",
+    )
     groups.add_group_options(parser)
     parser.add_argument("--json", action="store_true", help="print the rows of the table as JSON")
 
@@ -39,10 +45,12 @@ def run(args: argparse.Namespace) -> None:
     answers = {key: answer(stated, key) for key in list_keys(systems)} if stated else {}
     words = ["bayes-asr", "report", *map(str, args.runs)]
     words += ["--out", str(args.out)] if args.out else []
+    words += ["--sound", str(args.sound)] if args.sound else []
     for sides in zip(args.group, args.against, strict=True):
         words += ["--group", *sides[0], "--against", *sides[1]]
     with together(out):
-        has_figures = write_report(systems, out, shlex.join(words), __version__, answers)
+        made_by = shlex.join(words), __version__
+        has_figures = write_report(systems, out, *made_by, answers, args.sound)
     table = tabulate_results(systems)
     if args.json:
         print(json.dumps(table.to_dict("records"), indent=1))

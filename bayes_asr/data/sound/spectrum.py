@@ -186,12 +186,12 @@ def write_features(
         recording: str, segments: Sequence[Segment]
     ) -> tuple[list[tuple[str, np.ndarray]], list[Remark]]:
         remarks: list[Remark] = []
-        utterances = _read_utterances(
+        utterances = read_utterances(
             sounds, recording, segments, lambda sound, remark: remarks.append((sound, remark))
         )
         return [(utt, front_end(samples)) for utt, samples in utterances], remarks
 
-    recordings = _list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
+    recordings = list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
     # A function for other processes returns its remarks, as their logs are not read here.
     computed = mapper(compute, recordings) if mapper else starmap(compute, recordings)
 
@@ -304,7 +304,7 @@ def _read_sides(path: Path) -> dict[str, str]:
     return {fields[0]: fields[-1] for fields in lines if fields[-1] not in FIRST_SIDES}
 
 
-def _list_recordings(
+def list_recordings(
     data_dir: Path, sounds: Recordings, total: int, limit: float
 ) -> list[tuple[str, list[Segment]]]:
     """Each recording and, where `segments` is there, those that follow one another in it.
@@ -333,7 +333,7 @@ def _list_recordings(
     return [(recording, parts) for recording, parts in grouped if recording in sounds.files]
 
 
-def _read_utterances(
+def read_utterances(
     sounds: Recordings, recording: str, segments: Sequence[Segment], announce: Announce
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the samples [N] of a recording, or of its segments where there are some.

@@ -32,6 +32,7 @@ from bayes_asr.evaluate.report.details import (
 from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.evaluate.report.hypotheses import Answers
 from bayes_asr.evaluate.report.runs import Key, ReportedSystem
+from bayes_asr.evaluate.report.sounds import write_sounds
 from bayes_asr.evaluate.report.table import (
     NONE,
     as_latex,
@@ -88,11 +89,13 @@ def write_report(
     command: str,
     version: str,
     answers: Mapping[Key, Answers] | None = None,
+    sound: Path | None = None,
 ) -> bool:
     """Write report.html, tables and figures below `out`; returns whether there are figure files.
 
     command, version: what made the report, and of which version; answers: to hypotheses, by the
-    section that they stand in. Figure files need matplotlib (the extra `report`); everything else
+    section that they stand in; sound: a data directory, whose sound is written beside the
+    utterances of the page. Figure files need matplotlib (the extra `report`); everything else
     is written without it.
     """
     results = tabulate_results(systems)
@@ -130,6 +133,7 @@ def write_report(
         sections=[s for key, s in zip(keys, sections.values(), strict=True) if key[1] in alike],
         curves=curves,
         errors=list(errors.values()),
+        sounds=_write_sounds(sound, errors.values(), out) if sound else {},
     )
     _write(out / "report.html", page)
     return has_figures
@@ -310,6 +314,13 @@ def _write_errors(system: ReportedSystem, key: Key, listing: Path, listed: int) 
         "run": str(system.runs[0].path),
         "file": f"errors/{listing.name}",
     }
+
+
+def _write_sounds(data: Path, errors: Iterable[Mapping[str, Any]], out: Path) -> dict[str, str]:
+    """Files of the sound of all utterances that the page lists."""
+    listed = sorted({wrong.name for system in errors for wrong in system["utterances"]})
+    stems = name_files((name,) for name in listed)
+    return write_sounds(data, dict(zip(listed, stems, strict=True)), out)
 
 
 def _tabulate_runs(systems: Sequence[ReportedSystem]) -> pd.DataFrame:

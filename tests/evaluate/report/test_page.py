@@ -6,8 +6,9 @@ import re
 import shlex
 import shutil
 import sys
+import wave
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -36,6 +37,7 @@ from bayes_asr.evaluate.report.runs import ReportedSystem, Run, find_systems
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import align
 from bayes_asr.evaluate.score.scores import read_scores
+from tests.data.sound.test_audio import riff
 from tests.support.report_runs import make_mixtures, make_run, make_score
 
 KEY = ("test", "strict")
@@ -577,3 +579,29 @@ def test_report_and_compare_agree(
         shown = {c: row[c] for c in named if "Holm" not in c}
         assert shown.keys() <= found.keys()
         assert shown == {c: "< 0.0001" if found[c] < 1e-4 else f"{found[c]:.4f}" for c in shown}
+
+
+def test_sound_is_copied_beside_wrong_utterances_where_it_is_asked_for(
+    out: Path, tmp_path: Path, messages: Callable[[], str]
+) -> None:
+    """Of files and of segments; what the directory lacks is counted."""
+    names = [f"spk{i % 8}-{i:03d}" for i in range(16)]
+    data = tmp_path / "data"
+    data.mkdir()
+    tone = (8000 * np.sin(np.arange(48000) / 9)).round().astype(np.int16)
+    (data / "call.wav").write_bytes(riff(tone[:, None]))
+    (data / "wav.scp").write_text(f"call {data}/call.wav\n")
+    segments = [f"{name} call {i / 10} {i / 10 + 1}\n" for i, name in enumerate(names[:15])]
+    (data / "segments").write_text("".join(segments))
+    run_report(out / "gru", "--out", tmp_path / "out", "--sound", data)
+    page = (tmp_path / "out/report.html").read_text()
+    assert page.count("<audio ") == page.count('src="sounds/') == 15
+    assert f"{data}: lacks 1 of the 16 utterances of the page" in messages()
+    with wave.open(str(tmp_path / "out/sounds/spk3-003.wav")) as file:
+        assert file.getparams()[:4] == (1, 2, 16000, 16000)
+        samples = np.frombuffer(file.readframes(16000), "<i2")
+    np.testing.assert_array_equal(samples, tone[4800:20800])
+    (data / "segments").unlink()
+    (data / "wav.scp").write_text(f"{names[3]} {data}/call.wav\nother {data}/absent.wav\n")
+    run_report(out / "gru", "--out", tmp_path / "files", "--sound", data)
+    assert [file.name for file in (tmp_path / "files/sounds").iterdir()] == ["spk3-003.wav"]
