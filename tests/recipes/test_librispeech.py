@@ -2,6 +2,7 @@
 
 import gzip
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -230,3 +231,21 @@ def test_theirs_go_on_top(tmp_path: Path) -> None:
         assert all(key.startswith(allowed) for key in changed)
         assert "model.stack" in changed
         assert "decode.lm_weights" in " ".join(describe_changes([recipe, out]))
+
+
+@pytest.mark.parametrize(
+    ("utterances", "size"),
+    [(1519, "2500 15000"), (28539, "4200 40000"), (132553, "5000 100000"), (281241, "7000 150000")],
+)
+def test_models_grow_with_the_corpus(utterances: int, size: str, tmp_path: Path) -> None:
+    """Leaves and Gaussians of Kaldi's last models of 5, 100, 460 and 960 hours."""
+    (tmp_path / "data/train").mkdir(parents=True)
+    (tmp_path / "data/train/utt2spk").write_text("a b\n" * utterances)
+    script = 'out=$1; . "$2"; echo "${tri3[@]}"'
+    done = subprocess.run(
+        ["bash", "-euc", script, "bash", tmp_path, RECIPE / "kaldi.sh"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{size}\n"
