@@ -43,7 +43,7 @@ def test_factors_of_half_the_size() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [{"H": 70}, {"H": 128, "sets": 1}, {"D": 1, "sets": 1}])
+@pytest.mark.parametrize("case", [{"H": 70}, {"H": 128, "sets": 1, "D": 1}])
 def test_every_unit_computes_the_equations(case: dict[str, Any]) -> None:
     assert_below(1e-6, interpret(list(UNITS), **case))
 
@@ -51,7 +51,7 @@ def test_every_unit_computes_the_equations(case: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [{}, {"sets": 1, "B": 40, "lengths": [2] * 33 + [1]}])
 def test_many_units_and_sequences(case: dict[str, Any]) -> None:
-    assert_below(1e-6, interpret(["li-bru", "gru"], H=550, **case))
+    assert_below(1e-6, interpret(["li-bru"], H=550, **case))
 
 
 @pytest.mark.gpu
