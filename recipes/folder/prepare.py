@@ -19,6 +19,7 @@ from bayes_asr.base.errors import InputError, complaint, name_some
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.marks import refuse_marks
+from bayes_asr.recipe.folder.beside import write_beside
 from bayes_asr.recipe.folder.check import Inspection
 from bayes_asr.recipe.folder.sounds import describe_silent, name_sounds, refuse_missing_text
 from bayes_asr.recipe.folder.spelling import (
@@ -63,10 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fold", action="store_true", help="words in lower case, without punctuation at their ends"
     )
+    parser.add_argument(
+        "--beside",
+        action="store_true",
+        help="words of FILE.lab, FILE.txt or FILE.TextGrid beside the sound, instead of `text`",
+    )
     args = parser.parse_args(argv)
     errors: Sequence[Exception] = ()
     try:
-        prepare(args.corpus.resolve(), args.out, fold if args.fold else compose)
+        corpus, text = args.corpus.resolve(), args.corpus.resolve() / "text"
+        if args.beside:
+            text = write_beside(corpus, args.out / "data/local/text")
+        prepare(corpus, text, args.out, fold if args.fold else compose)
     except (InputError, OSError) as error:
         errors = [error]
     except ExceptionGroup as group:
@@ -76,17 +85,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if errors else 0
 
 
-def prepare(corpus: Path, out: Path, spell: Spell) -> None:
+def prepare(corpus: Path, text: Path, out: Path, spell: Spell) -> None:
     """Write data/{train,dev,test}, data/local/dict and data/local/lm.arpa below `out`.
 
-    Raises an ExceptionGroup of all that is wrong with the corpus, before anything is written.
+    text: the table of words. Raises an ExceptionGroup of all that is wrong with the corpus, before
+    any of these is written.
     """
-    sets, lexicon, model = inspect(corpus, spell)
+    sets, lexicon, model = inspect(corpus, text, spell)
     vocabulary = {word for word, _ in lexicon}
     for name, members in sets.items():
         write_utterances(members, out / "data" / name)
         print(f"{name}: {describe_set(members, vocabulary)}")
-    announce(corpus, [utt for members in sets.values() for utt in members], spell)
+    announce(text, [utt for members in sets.values() for utt in members], spell)
     local = out / "data" / "local"
     write_vocabulary(lexicon, sets["train"], local / "dict")
     if model is None:
@@ -96,18 +106,19 @@ def prepare(corpus: Path, out: Path, spell: Spell) -> None:
     write_arpa(model, local / "lm.arpa")
 
 
-def inspect(corpus: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | None]:
+def inspect(corpus: Path, text: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | None]:
     """The sets, the lexicon and the language model of a corpus, the last where one is given.
 
     Text, sound, lexicon and language model are held against each other. Raises an ExceptionGroup.
     """
     check = Inspection()
-    tables = {name: corpus / name for name in TABLES if (corpus / name).is_file()}
+    places = {name: corpus / name for name in TABLES} | {"text": text}
+    tables = {name: path for name, path in places.items() if path.is_file()}
     for table in tables.values():
         check.attempt(refuse_marks, table)
-    check.attempt(refuse_missing_text, corpus)
+    check.attempt(refuse_missing_text, corpus, text)
     sounds = check.attempt(name_sounds, corpus)
-    transcripts = check.attempt(read_transcripts, corpus, spell) if "text" in tables else None
+    transcripts = check.attempt(read_transcripts, text, corpus, spell) if "text" in tables else None
     lexicon, model = None, None
     if "lexicon.txt" in tables:
         lexicon = check.attempt(read_pronunciations, tables["lexicon.txt"], spell)
@@ -115,10 +126,10 @@ def inspect(corpus: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | Non
         model = check.attempt(read_language_model, tables["lm.arpa"], spell)
     sets: Sets = {}
     if transcripts and sounds:
-        utterances = check.attempt(find_utterances, corpus, transcripts, sounds)
-        sets = check.attempt(split, utterances, corpus) or {} if utterances else {}
+        utterances = check.attempt(find_utterances, corpus, text, transcripts, sounds)
+        sets = check.attempt(split, utterances, corpus, text) or {} if utterances else {}
     if sets and "lexicon.txt" not in tables:
-        lexicon = check.attempt(make_lexicon, corpus, sets["train"])
+        lexicon = check.attempt(make_lexicon, corpus, text, sets["train"])
     elif sets and lexicon:
         vocabulary = {word for word, _ in lexicon}
         check.attempt(
@@ -130,9 +141,8 @@ def inspect(corpus: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | Non
     return sets, lexicon or [], model
 
 
-def announce(corpus: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
+def announce(text: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
     """Say what may not be meant: silence, marks, words that case or punctuation sets apart."""
-    text = corpus / "text"
     if silent := describe_silent((utt.file for utt in utterances), len(utterances)):
         print(silent)
     if wordless := describe_wordless(utterances):
@@ -150,10 +160,10 @@ def announce(corpus: Path, utterances: Sequence[Utterance], spell: Spell) -> Non
         )
 
 
-def split(known: Sequence[Utterance], corpus: Path) -> Sets:
+def split(known: Sequence[Utterance], corpus: Path, text: Path) -> Sets:
     """Who is in which set: by the lists of the corpus, else by speakers."""
     if len(known) < len(SETS):
-        raise InputError(f"{corpus / 'text'}: {len(known)} utterances are too few for three sets")
+        raise InputError(f"{text}: {len(known)} utterances are too few for three sets")
     listed = {name: read_list(corpus / name, known) for name in ("dev", "test")}
     both = {utt.name for utt in listed["dev"]} & {utt.name for utt in listed["test"]}
     if both:
@@ -214,13 +224,13 @@ def gather(
     return groups
 
 
-def make_lexicon(corpus: Path, train: Iterable[Utterance]) -> Lexicon:
+def make_lexicon(corpus: Path, text: Path, train: Iterable[Utterance]) -> Lexicon:
     """The words of train and their letters; unknown words, however they are written, have none."""
     words = {word for utt in train for word in utt.words if word.upper() != UNKNOWN}
     if not words:
-        raise InputError(f"{corpus / 'text'}: train has no words; write what is said in its files")
+        raise InputError(f"{text}: train has no words; write what is said in its files")
     print(f"lexicon: {len(words)} words of train by their letters (no {corpus / 'lexicon.txt'})")
-    return spell_by_letters(sorted(words), corpus / "text")
+    return spell_by_letters(sorted(words), text)
 
 
 if __name__ == "__main__":

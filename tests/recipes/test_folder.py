@@ -223,3 +223,120 @@ def test_the_sets_have_features(corpus: Path, tmp_path: Path) -> None:
     assert prepare(corpus, tmp_path / "out") == 0
     assert main(["features", str(tmp_path / "out/data/dev")]) == 0
     assert (tmp_path / "out/data/dev/feats.scp").read_text().count("\n") == 3
+
+
+GRID = """File type = "ooTextFile"
+Object class = "TextGrid"
+
+xmin = 0
+xmax = 1
+tiers? <exists>
+size = 3
+item []:
+    item [1]:
+        class = "IntervalTier"
+        name = "Words"
+        xmin = 0
+        xmax = 1
+        intervals: size = 2
+        intervals [1]:
+            xmin = 0
+            xmax = 0.5
+            text = ""
+        intervals [2]:
+            xmin = 0.5
+            xmax = 1
+            text = "naïve ""words"" 3"
+    item [2]:
+        class = "TextTier"
+        name = "clicks"
+        xmin = 0
+        xmax = 1
+        points: size = 1
+        points [1]:
+            number = 0.3
+            mark = "tock"
+    item [3]:
+        class = "IntervalTier"
+        name = "phones"
+        xmin = 0
+        xmax = 1
+        intervals: size = 1
+        intervals [1]:
+            xmin = 0
+            xmax = 1
+            text = "n"
+"""
+SHORT = """File type = "ooTextFile"
+Object class = "TextGrid"
+
+0
+1
+<exists>
+1
+"IntervalTier"
+"anybody"
+0
+1
+1
+0
+1
+"naïve ""words"" 3"
+"""
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".lab", 'naïve\n"words" 3\n'.encode()),
+        (".txt", b'\xef\xbb\xbfna\xc3\xafve "words" 3'),
+        (".TextGrid", GRID.encode("utf-16")),
+        (".TextGrid", SHORT.encode()),
+    ],
+    ids=["lab", "txt", "long", "short"],
+)
+def test_words_may_stand_beside_the_sound(
+    suffix: str, content: bytes, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where that is asked for; else the message names the option."""
+    (corpus / "text").unlink()
+    for sound in sorted(corpus.rglob("*.wav"))[1:]:
+        sound.with_suffix(suffix).write_bytes(content)
+    out = tmp_path / "out"
+    assert prepare(corpus, out) == 1
+    assert "--set recipe.options=[--beside] reads .lab" in capsys.readouterr().err
+    assert prepare(corpus, out, "--beside") == 0
+    text = out / "data/local/text"
+    said = capsys.readouterr().out
+    assert f"{text}: of 29 files {suffix} beside the sound; 1 sound files have none" in said
+    words = [w for name in SETS for w in read_text(out / "data" / name / "text").values()]
+    assert words == [["naïve", '"words"', "3"]] * 29
+    (corpus / "text").touch()
+    assert prepare(corpus, out, "--beside") == 1
+    assert f"{corpus / 'text'}: is there, and --beside does without" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("take.lab", b"0 3100000 sil\n", "'0 3100000 sil' has times; here a text is words alone"),
+        ("take.txt", "naïve".encode("latin-1"), "is not UTF-8"),
+        ("take.TextGrid", b"naive words", "no TextGrid of Praat, or cut off"),
+        ("take.TextGrid", GRID[:-20].encode(), "no TextGrid of Praat, or cut off"),
+        (
+            "take.TextGrid",
+            GRID.replace("Words", "utterance").encode(),
+            "its tiers of intervals are utterance, phones; call that of the words words",
+        ),
+        ("absent.lab", b"naive", "no sound file has a text beside it (.lab, .txt, .textgrid)"),
+        ("one take.lab", b"naive", "its name has a space; rename it and its sound"),
+    ],
+)
+def test_texts_beside_the_sound_are_checked(
+    file: str, content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_corpus(tmp_path / "mine", dict.fromkeys(["take", "one take"], ""))
+    (folder / "text").unlink()
+    (folder / file).write_bytes(content)
+    assert prepare(folder, tmp_path / "out", "--beside") == 1
+    assert message in capsys.readouterr().err

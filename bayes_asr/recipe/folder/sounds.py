@@ -12,6 +12,8 @@ from bayes_asr.recipe.folder.spelling import compose
 
 SOUND = {".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"}
 TEXTS = {".lab", ".txt", ".textgrid", ".trn", ".wrd", ".phn", ".json"}  # beside sounds
+BESIDE = "--set recipe.options=[--beside]"
+BESIDE_KINDS = (".lab", ".txt", ".textgrid")
 BLOCK = 1 << 14  # samples: of most files one block is enough to hear something
 COUNTED = 6  # kinds of files that a message counts
 FORM = "`NAME WORD WORD ...` for each sound file, NAME without its extension"
@@ -69,9 +71,8 @@ def _describe_seen(corpus: Path) -> str:
     return f"; seen there: {listing or 'nothing'}"
 
 
-def refuse_missing_text(corpus: Path) -> None:
+def refuse_missing_text(corpus: Path, text: Path) -> None:
     """Raise InputError where there is no `text`, with a way to make it of what lies there."""
-    text = corpus / "text"
     if text.is_file():
         return
     sounds = {file.with_suffix("") for file in find_sound(corpus)}
@@ -87,29 +88,32 @@ def refuse_missing_text(corpus: Path) -> None:
         remedy = (
             f"; the files {' '.join(sorted(beside))} beside the sound are not read: write a line"
             " of the words in each, behind its name"
+            + f"; {BESIDE} reads {', '.join(BESIDE_KINDS)}"
+            * any(suffix.lower() in BESIDE_KINDS for suffix in beside)
         )
     raise InputError(f"{text}: is missing; it has a line {FORM}{remedy}{_describe_seen(corpus)}")
 
 
-def choose_files(texts: Collection[str], files: Sounds, corpus: Path) -> dict[str, Path]:
-    """The sound file of each name; files that no name calls are counted."""
-    where = corpus / "text"
+def choose_files(
+    texts: Collection[str], files: Sounds, corpus: Path, text: Path
+) -> dict[str, Path]:
+    """The sound file of each name of `text`; files that no name calls are counted."""
     absent = [name for name in texts if name not in files]
     if absent:
         raise InputError(
-            f"{where}: no sound file for {len(absent)} of {len(texts)} names, the first is"
+            f"{text}: no sound file for {len(absent)} of {len(texts)} names, the first is"
             f" {absent[0]}; {_explain_absence(absent[0], files, corpus)}"
         )
     for name in texts:
         if len(files[name]) > 1:
             paths = ", ".join(str(file.relative_to(corpus)) for file in files[name][:3])
             raise InputError(
-                f"{where}: {name} is {len(files[name])} files: {paths}; name them by their paths"
+                f"{text}: {name} is {len(files[name])} files: {paths}; name them by their paths"
             )
     file_of = {name: files[name][0] for name in texts}
     silent = {file for same in files.values() for file in same} - {*file_of.values()}
     if silent:
-        print(f"{len(silent)} files are not in {where}, the first is {min(silent)}: left out")
+        print(f"{len(silent)} files are not in {text}, the first is {min(silent)}: left out")
     return file_of
 
 

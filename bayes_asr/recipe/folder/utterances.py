@@ -33,13 +33,12 @@ class Utterance:
     file: Path
 
 
-def read_transcripts(corpus: Path, spell: Spell) -> Transcripts:
+def read_transcripts(text: Path, corpus: Path, spell: Spell) -> Transcripts:
     """The names of `text` in NFC and their words as `spell` has them, of which some may be empty.
 
     InputError for names with a space, names that are there twice, and reserved words.
     """
-    text = corpus / "text"
-    _refuse_spaces(corpus)
+    _refuse_spaces(text, corpus)
     lines = read_text(text)
     if not lines:
         raise InputError(f"{text}: empty; write {FORM}")
@@ -54,17 +53,17 @@ def read_transcripts(corpus: Path, spell: Spell) -> Transcripts:
     return transcripts
 
 
-def _refuse_spaces(corpus: Path) -> None:
+def _refuse_spaces(text: Path, corpus: Path) -> None:
     """Raise InputError where `text` names a file by a name with a space, which ends it there."""
     paths = [file.relative_to(corpus).with_suffix("") for file in find_sound(corpus)]
     names = {compose(name) for path in paths for name in (path.as_posix(), path.name)}
     spaced = [name for name in sorted(names) if " " in name]
-    for number, (line,) in iter_lines(corpus / "text", splits=0):
+    for number, (line,) in iter_lines(text, splits=0):
         start = compose(line)
         name = next((name for name in spaced if f"{start} ".startswith(f"{name} ")), None)
         if name and start.split(" ")[0] not in names:
             raise InputError(
-                f"{corpus / 'text'}, line {number}: {name} has a space, where a name ends; rename"
+                f"{text}, line {number}: {name} has a space, where a name ends; rename"
                 " the file and the line, for example with _"
             )
 
@@ -84,10 +83,12 @@ def _refuse_reserved(text: Path) -> None:
         )
 
 
-def find_utterances(corpus: Path, transcripts: Transcripts, sounds: Sounds) -> list[Utterance]:
+def find_utterances(
+    corpus: Path, text: Path, transcripts: Transcripts, sounds: Sounds
+) -> list[Utterance]:
     """The files that `text` names, in byte order of their keys."""
-    files = choose_files(transcripts, sounds, corpus)
-    speakers = _read_speakers(corpus, transcripts) or _guess_speakers(corpus, files)
+    files = choose_files(transcripts, sounds, corpus, text)
+    speakers = _read_speakers(corpus, text, transcripts) or _guess_speakers(corpus, files)
     keys = key_utterances(speakers)
     utterances = [
         Utterance(name, keys[name], speakers[name], words, files[name])
@@ -97,13 +98,13 @@ def find_utterances(corpus: Path, transcripts: Transcripts, sounds: Sounds) -> l
     for utt, successor in pairwise(utterances):
         if utt.key == successor.key:
             raise InputError(
-                f"{corpus / 'text'}: {utt.name} and {successor.name} would both be called"
+                f"{text}: {utt.name} and {successor.name} would both be called"
                 f" {utt.key}; rename a file"
             )
     return utterances
 
 
-def _read_speakers(corpus: Path, transcripts: Transcripts) -> dict[str, str]:
+def _read_speakers(corpus: Path, text: Path, transcripts: Transcripts) -> dict[str, str]:
     """The speaker of each name by utt2spk; none without this file."""
     path = corpus / "utt2spk"
     if not path.is_file():
@@ -113,7 +114,7 @@ def _read_speakers(corpus: Path, transcripts: Transcripts) -> dict[str, str]:
     if strangers:
         raise InputError(
             f"{path}: no speaker for {len(strangers)} of {len(transcripts)} names of"
-            f" {corpus / 'text'}, the first is {strangers[0]}; add them"
+            f" {text}, the first is {strangers[0]}; add them"
         )
     return {name: speakers[name] for name in transcripts}
 

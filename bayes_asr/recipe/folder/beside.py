@@ -1,0 +1,107 @@
+"""Texts beside the sound files of a folder: FILE.lab, FILE.txt or FILE.TextGrid for FILE.wav."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io.text import write_text
+from bayes_asr.recipe.folder.sounds import BESIDE_KINDS, find_files, find_sound
+
+TIER = "words"
+# Praat reads quoted strings, numbers and flags that stand alone, and passes over the rest.
+VALUE = re.compile(r'"((?:[^"]|"")*)"|(?<!\S)([-+]?\d[\d.eE+-]*|<exists>)(?!\S)')
+
+
+def write_beside(corpus: Path, text: Path) -> Path:
+    """Write `text` of the texts beside sounds, of the kind that most have; returns it.
+
+    Names are paths below `corpus`. Sounds without such a text are left out, and counted. InputError
+    where there is none, or `text` in `corpus`, and for files with times, except Praat's: of these
+    the tier `words`, or the only one of intervals, is read.
+    """
+    if (corpus / "text").exists():
+        raise InputError(f"{corpus / 'text'}: is there, and --beside does without; take one away")
+    sounds = {file.with_suffix(""): file for file in find_sound(corpus)}
+    texts = [
+        file
+        for file in find_files(corpus)
+        if file.suffix.lower() in BESIDE_KINDS and file.with_suffix("") in sounds
+    ]
+    if not texts:
+        raise InputError(
+            f"{corpus}: no sound file has a text beside it ({', '.join(BESIDE_KINDS)})"
+        )
+    counts = Counter(file.suffix.lower() for file in texts)
+    kind = max(BESIDE_KINDS, key=lambda suffix: counts[suffix])
+    taken = [file for file in texts if file.suffix.lower() == kind]
+    read = _read_grid if kind == ".textgrid" else _read_words
+    lines = [(_name(file, corpus), read(file)) for file in taken]
+    text.parent.mkdir(parents=True, exist_ok=True)
+    write_text(lines, text)
+    without = len(sounds) - len(taken)
+    left_out = f"; {without} sound files have none and are left out" * (without > 0)
+    print(f"{text}: of {len(taken)} files {taken[0].suffix} beside the sound{left_out}")
+    return text
+
+
+def _name(file: Path, corpus: Path) -> str:
+    name = file.relative_to(corpus).with_suffix("").as_posix()
+    if " " in name:
+        raise InputError(f"{file}: its name has a space; rename it and its sound, such as with _")
+    return name
+
+
+def _read_words(path: Path) -> list[str]:
+    """The words of a text; InputError where a line has times, as those of HTK and TIMIT do."""
+    for line in (lines := _decode(path).splitlines()):
+        if re.match(r"\d+\s+\d+\s+\S", line):
+            raise InputError(
+                f"{path}: {line.strip()!r} has times; here a text is words alone, so take the times"
+                " away (for TIMIT there is the recipe timit)"
+            )
+    return " ".join(lines).split()
+
+
+def _read_grid(path: Path) -> list[str]:
+    """The words of a TextGrid of Praat, in its long or its short form."""
+    values = (value for value in VALUE.finditer(_decode(path)))
+    try:
+        tiers = dict(_iter_tiers(values))
+    except (StopIteration, RuntimeError, ValueError):
+        raise InputError(f"{path}: no TextGrid of Praat, or cut off; save it again") from None
+    if TIER not in tiers and len(tiers) != 1:
+        raise InputError(
+            f"{path}: its tiers of intervals are {', '.join(tiers) or 'none'}; call that of the"
+            f" words {TIER}"
+        )
+    return " ".join(tiers[TIER] if TIER in tiers else next(iter(tiers.values()))).split()
+
+
+def _iter_tiers(values: Iterator[re.Match[str]]) -> Iterator[tuple[str, list[str]]]:
+    """The name of each tier of intervals in small letters, and the texts of its intervals."""
+
+    def take(count: int) -> list[str]:
+        matches = [next(values) for _ in range(count)]
+        return [match[0] if match[1] is None else match[1].replace('""', '"') for match in matches]
+
+    *_, flag, number = take(6)  # type of file, class, begin and end before these
+    if flag != "<exists>":
+        raise ValueError
+    for _ in range(int(number)):
+        tier, name, _, _, size = take(5)
+        length = 3 if tier == "IntervalTier" else 2  # begin, end, text; or a time and its mark
+        texts = [take(length)[-1] for _ in range(int(size))]
+        if tier == "IntervalTier":
+            yield name.lower(), texts
+
+
+def _decode(path: Path) -> str:
+    """The text of a file in UTF-8, or in UTF-16 with its mark, as Praat writes it."""
+    content = path.read_bytes()
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 ({error}); save it as that") from None
