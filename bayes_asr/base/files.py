@@ -160,6 +160,39 @@ def together(directory: Path) -> Iterator[None]:
             _finish(directory)
 
 
+def require_empty(directory: Path) -> None:
+    """InputError where a folder holds more than what stopped commands left."""
+    settle(directory)
+    if directory.exists() and any(directory.iterdir()):
+        raise InputError(f"{directory}: is not empty; choose another folder")
+
+
+@contextmanager
+def appearing(directory: Path) -> Iterator[None]:
+    """Let a folder that is not there, or empty, appear with all that the block writes in it.
+
+    A failure at any place leaves no folder, so that the same command can be given again.
+    """
+    global _group
+    # A link keeps its place: what it leads to appears.
+    target = Path(os.path.realpath(directory))
+    with _private_folder(target.parent) as staged:
+        complete = staged / target.name
+        complete.mkdir()
+        _group = (Path(os.path.abspath(directory)), complete)
+        try:
+            yield
+        finally:
+            _group = None
+        _sync(complete)
+        complete.rename(target)
+        try:
+            _sync(target.parent)
+        except OSError:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+
+
 def discard(path: Path) -> None:
     """Remove a file if it is there; within `together`, when the new ones appear."""
     place = _find_place(path)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import settle, together
+from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, positive
 from bayes_asr.config.schema import Config
@@ -48,9 +47,7 @@ def _alignments(text: str) -> tuple[str, Path]:
 
 def run(args: argparse.Namespace) -> None:
     """Write the configuration, and the best network with the parameters of each speaker."""
-    settle(args.out)
-    if args.out.exists() and any(args.out.iterdir()):
-        raise InputError(f"{args.out}: is not empty; choose another folder")
+    require_empty(args.out)
     network = read_network(args.run)
     check_adaptable(network.model)
     config = read_configuration(args.run)
@@ -59,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     for name, path in args.ali:
         data = open_set(_with_alignments(config, name, path), name)
         speakers |= adapt(network, data, steps=args.steps, learning_rate=args.learning_rate)
-    with together(args.out):
+    with appearing(args.out):
         config.save(args.out / CONFIG)
         checkpoint.save(args.out / checkpoint.BEST, replace(network, speakers=speakers).content())
     LOGGER.info("wrote the activations of %d speakers to %s", len(speakers), args.out)

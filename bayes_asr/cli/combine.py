@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, replacing, settle, together
+from bayes_asr.base.files import appearing, is_there, replacing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real
 from bayes_asr.config.schema import Config, differences
@@ -55,9 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write config.yaml, networks.json and env.json: forward, decode, score take it as a run."""
-    settle(args.out)
-    if args.out.exists() and any(args.out.iterdir()):
-        raise InputError(f"{args.out}: is not empty; choose another folder")
+    require_empty(args.out)
     combination = Combination.of(args.runs, args.weights, args.average, args.head)
     averaged = AveragedNetwork(load_members(combination, DECODED), combination, DECODED.kind)
     config = _configure(args.runs[0], args.head, args.set)
@@ -66,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
         _check_models(args.runs)
     parameters = sum(p.numel() for p in averaged.parameters())
     environment = {"parameters": parameters, "frontend": None, **_find_front_ends(args.runs)}
-    with together(args.out):
+    with appearing(args.out):
         config.save(args.out / CONFIG)
         combination.save(args.out)
         with replacing(args.out / ENVIRONMENT) as temporary:

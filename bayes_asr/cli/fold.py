@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import settle, together
+from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import nearest
 from bayes_asr.nn.fold import fold
@@ -24,9 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the configuration and the best network, which gives the same log-likelihoods."""
-    settle(args.out)
-    if args.out.exists() and any(args.out.iterdir()):
-        raise InputError(f"{args.out}: is not empty; choose another folder")
+    require_empty(args.out)
     config = read_configuration(args.run)
     if config.model.stack:
         raise InputError(
@@ -53,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
         norm="none",
         dropout=0.0,
     )
-    with together(args.out):
+    with appearing(args.out):
         replace(config, model=model).save(args.out / CONFIG)
         checkpoint.save(args.out / checkpoint.BEST, folded.content())
     num_before, num_after = (

@@ -1,5 +1,6 @@
 """A trained network in the forms that other programs run: ONNX, torch.export, TorchScript."""
 
+import io
 import json
 import logging
 import warnings
@@ -16,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import writing
+from bayes_asr.base.files import replacing
 from bayes_asr.base.installed import install_command
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.decode.forward.exportable import ExportableNetwork
@@ -61,25 +62,34 @@ def export_onnx(
     _forget_sources(model.graph)
     model.producer_name, model.producer_version = "bayes_asr", __version__
     onnx.helper.set_model_props(model, describe(network, step=step, quantize=quantize))
-    with writing(path) as file:
-        file.write(model.SerializeToString())
+    _write(model.SerializeToString(), path)
 
 
 def export_torch(network: LogLikelihoods, path: Path, *, step: bool = False) -> None:
     """Write a program of torch.export, which `torch.export.load` reads."""
     program = export_program(network, step=step)
     extra = {"network.json": json.dumps(describe(network, step=step))}
-    with writing(path) as file, _quiet():
-        torch.export.save(program, file, extra_files=extra)
+    content = io.BytesIO()
+    with _quiet():
+        torch.export.save(program, content, extra_files=extra)
+    _write(content.getbuffer(), path)
 
 
 def export_torchscript(network: LogLikelihoods, path: Path) -> None:
     """Write a TorchScript module; InputError for a recurrent network."""
     plain = network.plain()
     extra = {"network.json": json.dumps(describe(network))}
-    with writing(path) as file, _quiet():
+    content = io.BytesIO()
+    with _quiet():
         traced = torch.jit.trace(plain, tuple(_examples(network)), check_trace=False)
-        torch.jit.save(traced, file, _extra_files=extra)
+        torch.jit.save(traced, content, _extra_files=extra)
+    _write(content.getbuffer(), path)
+
+
+def _write(content: bytes | memoryview, path: Path) -> None:
+    """Write a file whole: the writers of torch end the process where the disk refuses one."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def export_program(

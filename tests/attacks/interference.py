@@ -28,6 +28,7 @@ import numpy as np
 from bayes_asr.base.files import REPLACED_BY
 from bayes_asr.cli import main as run_verb
 from bayes_asr.config.merge import load
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import write_dictionary
 from bayes_asr.train.runs import checkpoint, record, state
 from bayes_asr.train.runs.checkpoint import BEST, CONFIG
@@ -52,6 +53,7 @@ HEARD = f"features data/train data/dev data/test\n{WHOLE_WAY}".replace("\\\n", "
 RESCORE = "rescore --lattices run/decode_{}/lat.1.gz --graph exp/graph --lmwt 1 2 --out out"
 SHIFT, WINDOW = 160, 400  # samples of a frame at 16 kHz
 UNLIKE = {state.NAME, "train.log"}  # what is never twice the same
+MLP = "train corpus.yaml --out mlp --set model.unit=mlp model.activation=p-sigmoid"
 ALIGNED = "train corpus.yaml --set data.train.alignments=out --set train.epochs=1 --out looked"
 
 
@@ -126,9 +128,20 @@ def write_language(lab: Path) -> None:
     assert bayes_asr("gmm lang words lang --oov silence").status == 0
 
 
+def write_counts(lab: Path) -> None:
+    """Counts of the pdfs of the laboratory's model, other than those of training."""
+    pdfs = read_transition_model(lab / "exp" / "ali" / "final.mdl").num_pdfs
+    (lab / "counts").write_text(f" [ {' '.join(map(str, range(1, pdfs + 1)))} ]\n")
+
+
 def check_phases(lab: Path, now: Seen, old: Seen, new: Seen) -> str:
     """All files are the old ones, or the new ones, or there is no model yet."""
     return "no model" if "final.mdl" not in now else check_together(lab, now, old, new)
+
+
+def check_graph(lab: Path, now: Seen, old: Seen, new: Seen) -> str:
+    """All files are the old ones, or the new ones, or there is no denominator graph yet."""
+    return "no graph" if "den.fst" not in now else check_together(lab, now, old, new)
 
 
 @dataclass(frozen=True)
@@ -200,10 +213,30 @@ WORKS = {
         begin=write_sounds,
     ),
     "fold": Work(
-        "train corpus.yaml --out mlp --set model.unit=mlp model.activation=p-sigmoid",
+        MLP,
         "fold mlp --out out",
         "forward out --on dev --out looked",
         once=True,
+    ),
+    "adapt": Work(
+        MLP,
+        "adapt mlp --ali dev=exp/ali_dev --steps 2 --out out",
+        "forward out --on dev --out looked",
+        once=True,
+    ),
+    "combine": Work(
+        "", "combine run run --out out", "forward out --on dev --out looked", once=True
+    ),
+    "export --onnx": Work(
+        "export run --onnx out/net",
+        "export run --onnx out/net --counts counts",
+        begin=write_counts,
+    ),
+    "gmm chain-tree": Work(
+        "gmm mono data/train lang mono --passes 1\ngmm chain-tree data/train lang mono out",
+        "gmm chain-tree data/train lang mono out --num-extra-lm-states 1",
+        begin=write_language,
+        check=check_graph,
     ),
     "gmm mono": Work(
         "gmm mono data/train lang out --passes 1 --gaussians 12",
@@ -348,6 +381,8 @@ def check(work: Work, lab: Path, status: int, said: str, old: Any, new: Any) -> 
             now = see(work, lab)
             found = work.check(lab, now, old, new)
             assert status or now == new
+            # What refuses to replace its own leaves nothing, or it would be refused for good.
+            assert not (work.once and status == 1 and now), said
         refused = work.once and see(work, lab) == new
         again = bayes_asr(work.new)
         assert again.status == refused, again.err

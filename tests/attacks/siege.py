@@ -3,7 +3,7 @@
     python -m tests.attacks.siege --seed 1 --count 10000
 
 prints for each kind of attack how often it was answered, refused in one line, ended in a traceback,
-or took over a minute; the status is 1 if one did either of the last two.
+took over a minute, or over 2 GiB; the status is 1 if one did any of the last three.
 """
 
 import argparse
@@ -11,46 +11,48 @@ import io
 import json
 import math
 import multiprocessing
-import os
 import random
 import re
+import resource
 import sys
 import tempfile
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.cli import main
-from bayes_asr.cli.arguments import Number, processes
 from bayes_asr.config.merge import load
 from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.fst import write_fst
-from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.train.runs.checkpoint import read
-from tests.attacks.extremes import EXTREMES, numeric_keys, numeric_options
+from tests.attacks.extremes import EXTREMES, numeric_keys
 from tests.attacks.fuzzing import MDL_TEXT, TREE_TEXT, checkpoint, network
-from tests.attacks.structures import draw_graph, draw_lattice
-from tests.support.decode_cases import write_small_graph
+from tests.attacks.graph_attacks import (
+    attack_apart,
+    attack_decode_options,
+    attack_grammars,
+    attack_graphs,
+    attack_lattices,
+    attack_lexicon_fsts,
+)
+from tests.attacks.verbs import RefusedError, draw_options, verb
 from tests.support.report_runs import make_run
 
 SECONDS = 60
 HAS_ONNX = bool(find_spec("onnx") and find_spec("onnxruntime"))
-OUTCOMES = ("answered", "refused", "traceback", "over a minute")
+OUTCOMES = ("answered", "refused", "traceback", "over a minute", "over 2 GiB")
+MEMORY = 2 << 20  # KiB, of one process
 SEPARATORS = "\x1c\x1f\x85\xa0\u2028\u3000\ufeff\v\f\r\t \0é"
 BEYOND = (2**31 - 1, -(2**31), -1, 0, 999_999_999, 2**24 + 1, 2**62, 1e308)
 TENSORS = (
@@ -63,105 +65,6 @@ TENSORS = (
     torch.zeros(()),
 )
 VALUES = (None, True, -1, 2**70, 1e308, "", "x", "../../x", [], [[]], {}, {"a": None}, "\ud800")
-
-
-class RefusedError(Exception):
-    """A verb said in one line what is wrong."""
-
-
-def verb(*words: object) -> None:
-    """Run a verb; RefusedError if it says no in one line, AssertionError if in another way."""
-    said = io.StringIO()
-    status: object
-    with redirect_stderr(said), redirect_stdout(io.StringIO()):
-        try:
-            status = main([str(word) for word in words])
-        except SystemExit as stopped:
-            status = stopped.code
-    errors = [line for line in said.getvalue().splitlines() if ": error: " in line]
-    assert len(errors) == (status != 0), (status, said.getvalue())
-    assert "Traceback" not in said.getvalue(), said.getvalue()
-    if status:
-        raise RefusedError(errors[0])
-
-
-def draw_options(rng: random.Random, name: str, most: int = 2) -> Iterator[str]:
-    """Some numeric options of a verb, inside, at the ends of and outside of their ranges."""
-    options = list(numeric_options(name))
-    for option, number in rng.sample(options, rng.randint(0, min(most, len(options)))):
-        yield f"{option}={rng.choice([*draw_inside(rng, number), *EXTREMES])}"
-
-
-def draw_inside(rng: random.Random, number: Number) -> tuple[object, ...]:
-    """Numbers that an option takes; more than one process would only take time."""
-    low, high = number.range.low, number.range.high
-    if number == processes:
-        return (1,)
-    return (low, high, number.kind(low + rng.random() * (high - low)), number.kind(low) + 1) * 4
-
-
-def attack_lattices(rng: random.Random, folder: Path) -> None:
-    strange = rng.choice((0.0, 0.0, 0.02, 0.1))
-    items = [
-        (f"u{i}", draw_lattice(rng, rng.choice((0.0, 0.1)), strange))
-        for i in range(rng.choice((1, 1, 1, 2)))
-    ]
-    write_lattices(items, folder / "lat.1.gz")
-    (folder / "words.txt").write_text("<eps> 0\na 1\nb 2\nc 3\n")
-    given = ["--lattices", folder / "lat.1.gz", "--graph", folder, "--out", folder / "out"]
-    weights = ["--lmwt", rng.choice(("1", "0.001", "1000")), "--mbr", "--nbest", rng.choice((0, 9))]
-    verb("rescore", *given, *weights, *draw_options(rng, "rescore", 1))
-
-
-def attack_graphs(rng: random.Random, folder: Path) -> None:
-    strange = rng.choice((0.0, 0.0, 0.05))
-    write_fst(draw_graph(rng, 4, 2, strange), _graph(folder) / "HCLG.fst")
-    _decode(rng, folder, rng.choice((1.0, 1.0, 1e20, 1e35)))
-
-
-def attack_decode_options(rng: random.Random, folder: Path) -> None:
-    _graph(folder)
-    _decode(rng, folder, 1.0, *draw_options(rng, "decode", 3))
-
-
-def _graph(folder: Path) -> Path:
-    return write_small_graph(folder / "graph")
-
-
-def _decode(rng: random.Random, folder: Path, size: float, *options: str) -> None:
-    loglikes = [[rng.gauss(0, 1) * size for _ in range(3)] for _ in range(rng.randint(1, 6))]
-    write_matrices([("u", np.array(loglikes, np.float32))], folder / "loglikes.ark")
-    given = ["--loglikes", folder / "loglikes.ark", "--out", folder / "out", "--allow-partial"]
-    model = ["--graph", folder / "graph", "--model", folder / "graph" / "final.mdl"]
-    with patch.dict(os.environ, BAYES_ASR_DECODER=rng.choice(("", "numpy"))):
-        verb("decode", *given, *model, "--lmwt=1", *options)
-
-
-def attack_grammars(rng: random.Random, folder: Path) -> None:
-    words = rng.sample(["a", "b", "c", "sil", "\xa0", "\u2028"], rng.randint(1, 4))
-    words += rng.choices(("<s>", "#0", "<eps>"), k=rng.random() < 0.1)
-    phones = ["p", "q", "sil"]
-    least = rng.random() > 0.1
-    lexicon = [f"{w} {' '.join(rng.choices(phones, k=rng.randint(least, 3)))}\n" for w in words]
-    (folder / "lexicon.txt").write_text("".join(lexicon), encoding="utf-8")
-    strange = rng.choice((0.0, 0.02))
-
-    def number() -> str:
-        beyond = ("1e308", "-1e308", "nan", "7", "-1e30", "1e-320")
-        return rng.choice(beyond if rng.random() < strange else ("-1", "-0.3", "0", "-99"))
-
-    unigrams = [f"{number()} {word} {number()}\n" for word in ["<s>", *words, "</s>"]]
-    pairs = {(rng.choice(words), rng.choice([*words, "</s>"])) for _ in range(rng.randint(1, 3))}
-    bigrams = [f"{number()} {one} {other}\n" for one, other in sorted(pairs)]
-    (folder / "lm.arpa").write_text(
-        f"\\data\\\nngram 1={len(unigrams)}\nngram 2={len(bigrams)}\n\n\\1-grams:\n"
-        f"{''.join(unigrams)}\n\\2-grams:\n{''.join(bigrams)}\n\\end\\\n",
-        encoding="utf-8",
-    )
-    (folder / "text").write_text("u1 a b\nu2 c\nu3\n")
-    source = rng.choice((["--lm", folder / "lm.arpa"], ["--text", folder / "text"]))
-    given = ["--lexicon", folder / "lexicon.txt", *source, "--out", folder / "out"]
-    verb("graph", *given, *draw_options(rng, "graph", 3))
 
 
 def attack_texts(rng: random.Random, folder: Path) -> None:
@@ -312,6 +215,8 @@ def attack_options(rng: random.Random, folder: Path) -> None:
 ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "shapes and costs of lattices": attack_lattices,
     "shapes and costs of graphs": attack_graphs,
+    "shapes, costs and words of HCL and G": attack_apart,
+    "shapes and costs of L_disambig": attack_lexicon_fsts,
     "options of decode": attack_decode_options,
     "lexicons, language models, options of graph": attack_grammars,
     "separators in texts, options of wer": attack_texts,
@@ -351,7 +256,11 @@ def meet(attack: str, seed: int, number: int) -> Outcome:
 def _work(attack: str, seed: int, numbers: range, pipe: Connection) -> None:
     sys.stderr = io.StringIO()
     for number in numbers:
-        pipe.send(meet(attack, seed, number))
+        outcome = meet(attack, seed, number)
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MEMORY:
+            pipe.send(replace(outcome, result="over 2 GiB"))
+            break
+        pipe.send(outcome)
 
 
 def besiege(attack: str, seed: int, numbers: range) -> Iterator[Outcome]:
@@ -369,7 +278,9 @@ def besiege(attack: str, seed: int, numbers: range) -> Iterator[Outcome]:
                 if not ours.poll(SECONDS):
                     yield Outcome(attack, number, "over a minute")
                     break
-                yield ours.recv()
+                yield (outcome := ours.recv())
+                if outcome.result == "over 2 GiB":
+                    break
             except EOFError:
                 yield Outcome(attack, number, "traceback", "the process died")
                 break

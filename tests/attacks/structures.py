@@ -72,3 +72,26 @@ def draw_graph(rng: random.Random, labels: int, words: int, strange: float) -> F
         weight=draw_costs(rng, arcs, strange),
         nextstate=np.array(targets, np.int32),
     )
+
+
+def draw_grammar(rng: random.Random, words: int, backoff: int, strange: float) -> Fst:
+    """An acceptor of words of up to six states, each of which may back off to one before it."""
+    states = rng.randint(1, 6)
+    rows = [
+        [
+            *((rng.randint(1, words), rng.randrange(states)) for _ in range(rng.randint(0, 3))),
+            *([(backoff, rng.randrange(state))] if state and rng.random() < 0.7 else ()),
+        ]
+        for state in range(states)
+    ]
+    labels = np.array([label for row in rows for label, _ in row], np.int32)
+    ends = [rng.random() < 0.5 for _ in rows]
+    return Fst(
+        start=rng.randrange(states),
+        final=np.where(ends, draw_costs(rng, states, strange), np.float32(np.inf)),
+        offsets=np.cumsum([0, *map(len, rows)], dtype=np.int64),
+        ilabel=labels,
+        olabel=np.where(labels == backoff, 0, labels).astype(np.int32),
+        weight=draw_costs(rng, len(labels), strange),
+        nextstate=np.array([target for row in rows for _, target in row], np.int32),
+    )

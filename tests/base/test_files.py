@@ -1,5 +1,6 @@
 """Files that appear under their name when they are complete."""
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -254,3 +255,33 @@ def test_compressed_archives_do_not_depend_on_the_time(
         write_lattices(WORD_LATTICES, tmp_path / name / "lat.1.gz")
         written.append([(tmp_path / name / f).read_bytes() for f in ("ali.1.gz", "lat.1.gz")])
     assert written[0] == written[1]
+
+
+def test_a_new_folder_appears_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, sync = tmp_path / "out", files._sync
+
+    def write() -> None:
+        files.require_empty(out)
+        with files.appearing(out):
+            for name in ("a", "b/c"):
+                with replacing(out / name) as temporary:
+                    temporary.write_text(name)
+            assert not out.exists()
+
+    def fail(path: Path) -> None:
+        sync(path)
+        if path == tmp_path:  # after the folder has got its name
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(files, "_sync", fail)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        write()
+    assert not [*tmp_path.iterdir()]
+    monkeypatch.setattr(files, "_sync", sync)
+    write()
+    assert (out / "b/c").read_text() == "b/c"
+    assert [*tmp_path.iterdir()] == [out]
+    with pytest.raises(InputError, match="out: is not empty; choose another folder"):
+        write()

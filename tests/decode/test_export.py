@@ -1,6 +1,8 @@
 """Exported networks: ONNX Runtime and torch.export compute what `bayes_asr.load` does."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from tests.house.test_promises import untrained_run
 from tests.support.nn_units import CAUSAL, DIRECTIONS, UNITS, model, name
+from tests.support.places import ROOT
 from tests.support.small_corpus import DIMENSIONS
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -258,6 +261,23 @@ def test_torchscript_of_a_feed_forward_run(tmp_path: Path) -> None:
     for frames in LENGTHS:
         x = made_up(frames, DIMENSIONS)
         torch.testing.assert_close(script(torch.from_numpy(x)), net(x), rtol=0, atol=BOUND)
+
+
+@pytest.mark.parametrize("form", ["--torch", "--torchscript", "--onnx"])
+def test_a_full_disk_leaves_what_was_there(form: str, tmp_path: Path) -> None:
+    """Writers of torch end the process where a write fails: they write to memory."""
+    run = untrained_run(tmp_path / "run", DIMENSIONS, 6, unit="mlp")
+    file = tmp_path / "network"
+    file.write_text("before")
+    limited = (
+        "import resource as r, sys; from bayes_asr.cli import main;"
+        "r.setrlimit(r.RLIMIT_FSIZE, (300, 300)); sys.exit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", limited, "export", str(run), form, str(file)]
+    said = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert said.returncode == 1, said.stderr
+    assert "network: File too large; raise the limit" in said.stderr.splitlines()[-1]
+    assert file.read_text() == "before"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.tree import Tree
 
+# states of what is made deterministic: so many, and so many for each that it had
+MOST_STATES, MOST_GROWTH = 20_000, 10
+
 
 def compose_graph(
     lexicon: Fst,
@@ -39,18 +42,36 @@ def compose_graph(
     # In the log semiring, which keeps the graph stochastic. Without a grammar the words have no
     # probabilities, and a sum over them would be their number.
     sums = {"use_log": grammar is not None}
-    kaldifst.determinize_star(lg, **sums)
+    _determinize(lg, "L composed with G", **sums)
     kaldifst.minimize_encoded(lg)
     clg, windows = kaldifst.compose_context(list(disambiguation), tree.width, tree.center, lg)
+    if not any(label > 0 for window in windows for label in window):
+        raise InputError("lexicon and language model have no sentence in common")
     kaldifst.arcsort(clg, "ilabel")
     hmms, stand_ins = build_hmm_fst(windows, model, tree, transition_scale)
     hclg = kaldifst.compose(to_kaldifst(hmms, "olabel"), clg)
     # Disambiguation symbols keep HCLG determinizable; they become epsilons before it is minimized.
-    kaldifst.determinize_star(hclg, **sums)
+    _determinize(hclg, "H composed with CLG", **sums)
     hclg = to_kaldifst(drop_labels(from_kaldifst(hclg), stand_ins), "ilabel")
     kaldifst.minimize_encoded(hclg)
     # Self-loops come last: with them the graph would be larger in every step before.
     return add_self_loops(from_kaldifst(hclg), model, self_loop_scale), stand_ins
+
+
+def _determinize(fst: Any, name: str, *, use_log: bool) -> None:
+    """Determinize in place; InputError where that is not possible, or would not end."""
+    most = MOST_STATES + MOST_GROWTH * fst.num_states
+    try:
+        is_stopped = load_kaldifst().determinize_star(fst, max_states=most, use_log=use_log)
+        fault = f"would have over {most} states" if is_stopped else ""
+    except RuntimeError as error:
+        # The last line of several says why; those before are places in the source.
+        fault = str(error).strip().rpartition("[E] ")[2].partition("\n")[0]
+    if fault:
+        raise InputError(
+            f"{name} cannot be made deterministic: {fault}; take an L_disambig.fst of"
+            " prepare_lang.sh, in which words of equal phones end in different symbols #1, #2, ..."
+        )
 
 
 def back_off_once(lexicon: Fst, disambiguation: Sequence[int]) -> Fst:

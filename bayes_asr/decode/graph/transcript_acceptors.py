@@ -17,6 +17,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.transducers import PhoneAcceptor, PhoneArc, sort_by_output
 from bayes_asr.kaldi_io.openfst import Fst
 
+MOST_STATES = 1000  # of the acceptor of a transcript, for each word and its end
 MOST_EPSILONS = 100  # in a row; those of prepare_lang.sh have two
 DECIMALS = 3  # to which equal costs agree: Kaldi's kDelta is 1/1024
 State = tuple[int, int]  # of L composed with the transcript: state of L, words that are passed
@@ -66,7 +67,13 @@ class _Determinization:
         numbers, queue = {_key(start): 0}, [start]
         arcs: list[PhoneArc] = []
         final: dict[int, float] = {}
+        most = MOST_STATES * (1 + len(self.words))
         for source, subset in enumerate(queue):  # which grows
+            if len(queue) > most:
+                raise InputError(
+                    f"the pronunciations of {len(self.words)} words cannot be made deterministic"
+                    f" within {most} states"
+                )
             for phone, targets in self._targets_by_phone(subset).items():
                 reached = self._close(targets)
                 # The arc pays what all paths share; the next subset keeps the residuals.

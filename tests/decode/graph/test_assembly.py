@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -207,3 +208,20 @@ def test_chain_of_epsilons_is_refused() -> None:
     fst = build_fst([(n, 0, 0, 0.0, n + 1) for n in range(3000)], {3000: 0.0})
     with pytest.raises(InputError, match=r"101 arcs without a phone"):
         LexiconTransducer(fst).transcript_acceptor([1])
+
+
+LOOPS = [(0, 2, 0, 0.0, 1), (0, 2, 0, 0.0, 2), (1, 2, 0, 1.0, 1), (2, 2, 0, 0.5, 2)]
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [
+        [*LOOPS, (1, 3, 1, 0.0, 3), (2, 3, 1, 0.0, 3)],  # each changes what two ways differ by
+        [(0, 2, 0, math.inf, 0), (0, 3, 1, 0.0, 3)],  # and here they differ by no number
+    ],
+)
+def test_a_lexicon_that_cannot_be_made_deterministic_is_refused(loops: Any) -> None:
+    """Any number of phones 2 may come before the word."""
+    lexicon = LexiconTransducer(build_fst(loops, {3: 0.0}))
+    with pytest.raises(InputError, match="of 1 words cannot be made deterministic within 2000 st"):
+        lexicon.transcript_acceptor([1])

@@ -10,7 +10,9 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import graph as verb
+from bayes_asr.decode.graph import compose
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
+from bayes_asr.decode.graph.transducers import Arc, build_fst
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.mdl import build_monophone_model, read_topology, write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
@@ -131,17 +133,35 @@ def empty_lexicon(lang: Path) -> None:
     write_fst(fst, lang / "L_disambig.fst", "vector")
 
 
+def lexicon_of(*arcs: Arc) -> Callable[[Path], None]:
+    """Damage that makes L_disambig.fst one of these arcs, which ends in state 0."""
+    return lambda lang: write_fst(build_fst(arcs, {0: 0.0}), lang / "L_disambig.fst", "vector")
+
+
+HOMOPHONES = lexicon_of((0, 3, 1, 0.0, 0), (0, 3, 2, 0.0, 0))
+# Before the phone 4 says which, any number of phones 3 costs 1 or 2 each: no two subsets are equal.
+TWINS = lexicon_of(
+    *((0, 3, 1, 0.0, 1), (0, 3, 2, 0.0, 2), (1, 3, 0, 1.0, 1), (2, 3, 0, 2.0, 2)),
+    *((1, 4, 0, 0.0, 0), (2, 5, 0, 0.0, 0)),
+)
+MUTE = lexicon_of((0, 0, 1, 0.0, 0))
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
+        (HOMOPHONES, "L composed with G cannot be made deterministic: FST was not functional"),
+        (TWINS, "L composed with G cannot be made deterministic: .* passed 20"),
+        (MUTE, "lexicon and language model have no sentence in common"),
         (without_backoff, r"words.txt: lacks #0"),
         (other_words, r"L_disambig.fst: word 2 is not in the words.txt of 3 symbols"),
         (empty_lexicon, r"L_disambig.fst: has no pronunciations"),
     ],
 )
 def test_lang_folder_whose_files_do_not_agree_is_refused(
-    damage: Callable[[Path], None], said: str, folder: Path
+    damage: Callable[[Path], None], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(compose, "MOST_STATES", 2000)
     damage(folder / "lang")
     common = ("--text", folder / "text", "--model", folder / "final.mdl", "--out", folder / "out")
     with pytest.raises(InputError, match=said):
