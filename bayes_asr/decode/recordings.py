@@ -104,7 +104,7 @@ def _find_record(name: str, config: Config) -> FmllrRecord | None:
     except InputError:
         return None  # the run was trained elsewhere
     record, *further = map(read_record, directories)
-    return record if all(other == record for other in further) else None
+    return record if all(twin == record for twin in further) else None
 
 
 def _make_analysis(

@@ -107,14 +107,7 @@ def write_report(
         | _write_answers((answers or {}).get(key), out / f"hypotheses_{name}.md")
         for key, name in zip(keys, name_files(keys), strict=True)
     }
-    with_errors = [system for system in systems if keys[0] in system.keys]
-    names = name_files((system.name, *keys[0]) for system in with_errors)
-    # Many systems share the room for utterances on the page.
-    listed = max(LEAST_LISTED, LISTED // len(with_errors))
-    errors = {
-        name: _write_errors(system, keys[0], out / "errors" / f"{name}.txt", listed)
-        for system, name in zip(with_errors, names, strict=True)
-    }
+    errors = _list_errors(systems, keys[0], out / "errors")
     curves = chart_curves(systems)
     has_figures = find_spec("matplotlib") is not None
     if has_figures:
@@ -224,8 +217,8 @@ def group_conventions(systems: Sequence[ReportedSystem]) -> dict[str, list[str]]
 
     groups: dict[str, list[str]] = {}
     for convention in dict.fromkeys(c for system in systems for _, c in system.keys):
-        first = next((name for name in groups if count(name) == count(convention)), convention)
-        groups.setdefault(first, []).append(convention)
+        twin = next((name for name in groups if count(name) == count(convention)), convention)
+        groups.setdefault(twin, []).append(convention)
     return groups
 
 
@@ -293,6 +286,21 @@ def _write_answers(answers: Answers | None, path: Path) -> dict[str, Any]:
         for answer in answers.tested
     ]
     return {"hypotheses": hypotheses, "not_tested": not_tested}
+
+
+def _list_errors(
+    systems: Sequence[ReportedSystem], key: Key, out: Path
+) -> dict[str, dict[str, Any]]:
+    """What the page says of the errors of each system, by the name of its file in `out`."""
+    scored = [system for system in systems if key in system.keys]
+    # Many systems share the room for utterances on the page.
+    listed = max(LEAST_LISTED, LISTED // len(scored))
+    return {
+        name: _write_errors(system, key, out / f"{name}.txt", listed)
+        for system, name in zip(
+            scored, name_files((system.name, *key) for system in scored), strict=True
+        )
+    }
 
 
 def _write_errors(system: ReportedSystem, key: Key, listing: Path, listed: int) -> dict[str, Any]:

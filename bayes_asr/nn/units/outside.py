@@ -19,13 +19,13 @@ PREFIX = "units_outside_"  # no module of Python's or of a library is called so
 def find_outside(unit: str) -> object:
     """Import MODULE:CLASS; InputError, saying what to do, where it is not there."""
     module, _, name = unit.partition(":")
-    folder = os.environ.get(FOLDER)
-    if not folder:
+    directory = os.environ.get(FOLDER)
+    if not directory:
         raise InputError(
             f"unit is {unit}, outside the package: set {FOLDER} to the folder of {module}.py, whose"
             " code is run then"
         )
-    path = Path(folder).absolute() / f"{module}.py"
+    path = Path(directory).absolute() / f"{module}.py"
     if not path.is_file():
         raise InputError(f"unit is {unit}, but there is no {path}; {FOLDER} names its folder")
     loaded = _import_file(path)
@@ -37,9 +37,9 @@ def find_outside(unit: str) -> object:
 def _import_file(path: Path) -> ModuleType:
     """The module of a file, imported once."""
     name = f"{PREFIX}{path.stem}"
-    known = sys.modules.get(name)
-    if known is not None and known.__file__ == str(path):
-        return known
+    imported = sys.modules.get(name)
+    if imported is not None and imported.__file__ == str(path):
+        return imported
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: cannot be imported")

@@ -35,14 +35,14 @@ def write_beside(corpus: Path, text: Path) -> Path:
         )
     counts = Counter(file.suffix.lower() for file in texts)
     kind = max(BESIDE_KINDS, key=lambda suffix: counts[suffix])
-    taken = [file for file in texts if file.suffix.lower() == kind]
-    read = _read_grid if kind == ".textgrid" else _read_words
-    lines = [(_name(file, corpus), read(file)) for file in taken]
+    transcribed = [file for file in texts if file.suffix.lower() == kind]
+    parse = _read_grid if kind == ".textgrid" else _read_words
+    lines = [(_name(file, corpus), parse(file)) for file in transcribed]
     text.parent.mkdir(parents=True, exist_ok=True)
     write_text(lines, text)
-    without = len(sounds) - len(taken)
+    without = len(sounds) - len(transcribed)
     left_out = f"; {without} sound files have none and are left out" * (without > 0)
-    print(f"{text}: of {len(taken)} files {taken[0].suffix} beside the sound{left_out}")
+    print(f"{text}: of {len(transcribed)} files {transcribed[0].suffix} beside the sound{left_out}")
     return text
 
 
