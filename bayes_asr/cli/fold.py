@@ -8,9 +8,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import nearest
+from bayes_asr.config.schema import CONFIG
 from bayes_asr.nn.fold import fold
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import read_network
 

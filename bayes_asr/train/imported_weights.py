@@ -10,7 +10,7 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import together
 from bayes_asr.base.lock import alone_in
-from bayes_asr.config.schema import Config
+from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.data.corpus.fingerprints import hash_stream
 from bayes_asr.data.corpus.index import Index, open_index
 from bayes_asr.data.corpus.labelled import LabelledSet
@@ -22,7 +22,6 @@ from bayes_asr.nn.network import build_network
 from bayes_asr.train.components import plan_network
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
 from bayes_asr.train.runs import checkpoint, record
-from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 States = Mapping[str, Mapping[str, Tensor]]

@@ -15,7 +15,7 @@ from bayes_asr.base.lock import Lock, alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import note_signals
-from bayes_asr.config.schema import Config, as_yaml
+from bayes_asr.config.schema import CONFIG, Config, as_yaml
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.data.corpus.index import Index, open_index
@@ -261,7 +261,7 @@ def _check_weights(saved: Mapping[str, Tensor], model: AcousticModel, run: Path)
         if old.get(name) != now.get(name):
             raise InputError(
                 f"{run / checkpoint.LAST}: of another network: its {name} has the size"
-                f" {old.get(name)}, and that of {checkpoint.CONFIG} {now.get(name)}; start over"
+                f" {old.get(name)}, and that of {CONFIG} {now.get(name)}; start over"
                 " with --new"
             )
 

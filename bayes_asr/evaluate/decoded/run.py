@@ -13,7 +13,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, together, writing
 from bayes_asr.base.programs import find_nist_program, open_pipe
 from bayes_asr.base.shards import Mapper
-from bayes_asr.config.schema import Config
+from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.data.corpus.sets import stream_dirs
 from bayes_asr.data.directories import data_with_stm, locate, locate_streams
 from bayes_asr.data.features.streams import report_lacking
@@ -47,7 +47,6 @@ from bayes_asr.evaluate.score.sweeps import (
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import read_symbols, read_text, write_lines
 from bayes_asr.tasks.task import task_of
-from bayes_asr.train.runs.checkpoint import CONFIG
 
 TABLES = ("stm", "utt2spk", "segments", "reco2file_and_channel")
 NO_WORD = re.compile(r"<.*>|\[.*\]")

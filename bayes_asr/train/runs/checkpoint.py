@@ -20,6 +20,7 @@ from bayes_asr.base.files import is_there, open_to_read, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.saved_tensors import read_saved
 from bayes_asr.config.merge import load_section
+from bayes_asr.config.schema import CONFIG
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.nn.architecture import upgrade_architecture
 from bayes_asr.train.runs import schema
@@ -29,22 +30,11 @@ READABLE = (1, FORMAT)  # 1 is that of version 0.1
 BEST = "best.pt"  # the network with the lowest dev frame error
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
 RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
-CONFIG = "config.yaml"  # which a run has beside them
 FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded
 
 
 class DamagedError(InputError):
     """A file that is there, but is no checkpoint or has lost some of it."""
-
-
-def check_is_run(directory: Path) -> None:
-    """InputError for a folder that is no run directory."""
-    if is_there(directory / CONFIG):
-        return
-    why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
-    raise InputError(
-        f"{directory}: not a run directory, {why}; name one that bayes-asr train wrote"
-    )
 
 
 def has_begun(run: Path) -> bool:

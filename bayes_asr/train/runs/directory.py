@@ -10,9 +10,8 @@ from typing import Any
 from bayes_asr.base.files import settle
 from bayes_asr.base.lock import Lock
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config.schema import Config
+from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.train.runs import checkpoint, state, tensorboard
-from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.history import HISTORY, append_to_history, truncate_history
 
 LATTICES = "lattices"  # folder of those that the network of the last complete epoch made

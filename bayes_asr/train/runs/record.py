@@ -17,11 +17,10 @@ from bayes_asr.base.files import replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.catalogue import SCHEDULES
-from bayes_asr.config.schema import Config, differences
+from bayes_asr.config.schema import CONFIG, Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.checkpoint import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.history import HISTORY
 

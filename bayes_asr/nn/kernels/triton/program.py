@@ -94,7 +94,7 @@ UNITS = {
 }
 
 
-class Chain(NamedTuple):
+class ChainUnit(NamedTuple):
     """The sizes and the kernels of a unit that feeds nothing back.
 
     saved: numbers of each frame and unit that the way back reads.
@@ -109,10 +109,10 @@ class Chain(NamedTuple):
 
 
 CHAINS = {
-    "ubru": Chain(1, 1, 3, 1, forward_chain, backward_chain),
-    "ubru-later": Chain(1, 2, 3, 1, forward_chain, backward_chain),
-    "ubru-gates": Chain(3, 1, 0, 3, forward_gated_chain, backward_gated_chain),
-    "ubru-gates-later": Chain(3, 2, 0, 3, forward_gated_chain, backward_gated_chain),
+    "ubru": ChainUnit(1, 1, 3, 1, forward_chain, backward_chain),
+    "ubru-later": ChainUnit(1, 2, 3, 1, forward_chain, backward_chain),
+    "ubru-gates": ChainUnit(3, 1, 0, 3, forward_gated_chain, backward_gated_chain),
+    "ubru-gates-later": ChainUnit(3, 2, 0, 3, forward_gated_chain, backward_gated_chain),
 }
 COEFFICIENTS = {"p-sigmoid": 3, "p-relu": 2, "lstm-peepholes": 3}
 
