@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -39,6 +40,7 @@ REPLACES = {kind: f"{kind}_all_of" for kind in SYNONYMS.values()}
 REPLACES |= {together: kind for kind, together in REPLACES.items()}
 SYSTEMS, HYPOTHESES = "systems", "hypotheses"  # of a list of systems, which are read as FILE#SYSTEM
 ALIKE = 0.7  # names that are taken for slips of another
+MOST_LAYERS, MOST_NESTED = 500, 50  # files of a configuration, and one included by another
 MOST_SHOWN = 60  # characters of a value in a message
 
 
@@ -68,7 +70,7 @@ def load_section(name: str, files: Sequence[Path], settings: Sequence[str] = ())
 
 def list_files(path: Path) -> list[Path]:
     """The files that make up a configuration: those that it includes, then itself."""
-    return [file for file, _ in _layers(path, ())]
+    return [file for file, _ in _list_layers(path)]
 
 
 def merge(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def merge(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> dict[st
         if isinstance(layer_source, tuple):
             layers = [_parse_setting(setting) for setting in layer_source]
         else:
-            layers = [layer for _, layer in _layers(find_configuration(Path(layer_source)), ())]
+            layers = [layer for _, layer in _list_layers(find_configuration(Path(layer_source)))]
         for layer in layers:
             _overlay(values, layer)
     return values
@@ -121,11 +123,20 @@ def _likeness(a: str, b: str) -> float:
     return difflib.SequenceMatcher(None, a, b).ratio()
 
 
+def _list_layers(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """All of `_layers`; InputError for more than MOST_LAYERS, which files that fan out reach."""
+    layers = list(islice(_layers(path, ()), MOST_LAYERS + 1))
+    if len(layers) > MOST_LAYERS:
+        raise InputError(f"{path}: includes more than {MOST_LAYERS} files, each time counted")
+    return layers
+
+
 def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The files that `path` includes, then itself, each with its nested located values."""
     path = path.resolve()
-    if path in including:
-        raise InputError(f"{path}: includes itself through {' -> '.join(map(str, including))}")
+    if path in including or len(including) == MOST_NESTED:
+        fault = "includes itself" if path in including else f"the file {MOST_NESTED + 1}"
+        raise InputError(f"{path}: {fault} through {' -> '.join(map(str, including))}")
     including = (*including, path)
     # The cycle is looked for by FILE#SYSTEM, as one system may include another of its list.
     path, system = split_system(path)

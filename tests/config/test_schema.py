@@ -153,6 +153,24 @@ def test_bad_file_is_refused_with_its_line(text: str, message: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("files", "times", "message"),
+    [
+        (24, 2, r"f0\.yaml: includes more than 500 files"),  # which would be read 2^23 times
+        (60, 1, r"f50\.yaml: the file 51 through .*f0\.yaml -> "),
+    ],
+)
+def test_includes_that_fan_out_or_nest_are_bounded(
+    files: int, times: int, message: str, tmp_path: Path
+) -> None:
+    for number in range(files):
+        further = f"f{number + 1}.yaml"
+        text = f"include: [{', '.join([further] * times)}]\n" if number < files - 1 else "seed: 3\n"
+        written(tmp_path / f"f{number}.yaml", text)
+    with pytest.raises(InputError, match=message):
+        load([tmp_path / "f0.yaml"])
+
+
+@pytest.mark.parametrize(
     ("setting", "message"),
     [
         ("train.epoch=3", r"--set train.epoch=3: there is no key train.epoch; did you mean"),

@@ -16,7 +16,7 @@ from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.tree import Tree
 
 # states of what is made deterministic: so many, and so many for each that it had
-MOST_STATES, MOST_GROWTH = 20_000, 10
+MOST_STATES, MOST_GROWTH = 10_000, 10
 
 
 def compose_graph(
