@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,21 +11,38 @@ helper, TensorProto = onnx.helper, onnx.TensorProto
 
 
 def write_product(
-    path: Path, *, inputs: int, columns: int, width: int, rows: int = 99, value: float = 0.0
+    path: Path,
+    *,
+    inputs: int,
+    columns: int,
+    width: int,
+    rows: int = 99,
+    value: float = 0.0,
+    is_endless: bool = False,
+    weights: str = "",
 ) -> Path:
     """Write a product with a matrix [inputs, columns] of one value, cut after so many rows.
 
-    width: what the file says that it reads.
+    width: what the file says that it reads; is_endless: with a loop before that does not end;
+    weights: another file that has the matrix.
     """
     constants = [
         helper.make_tensor("w", TensorProto.FLOAT, [inputs, columns], [value] * inputs * columns),
         helper.make_tensor("from", TensorProto.INT64, [1], [0]),
         helper.make_tensor("to", TensorProto.INT64, [1], [rows]),
     ]
+    if weights:
+        constants[0].ClearField("float_data")
+        constants[0].raw_data = bytes(4 * inputs * columns)
+        onnx.external_data_helper.set_external_data(constants[0], weights)
+        constants[0].ClearField("raw_data")
     nodes = [
         helper.make_node("MatMul", ["features", "w"], ["product"]),
         helper.make_node("Slice", ["product", "from", "to"], ["loglikes"]),
     ]
+    if is_endless:
+        nodes.insert(1, _endless_loop())
+        nodes[2].input[0] = "last"
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None])
         for name in ("features", "loglikes")
@@ -37,3 +55,26 @@ def write_product(
     helper.set_model_props(model, about)
     path.write_bytes(model.SerializeToString())
     return path
+
+
+def _endless_loop() -> Any:
+    """A Loop whose condition stays true, and which hands on `product` as `last`."""
+    condition, number = (
+        helper.make_tensor_value_info(name, kind, [])
+        for name, kind in (("on", TensorProto.BOOL), ("i", TensorProto.INT64))
+    )
+    carried, handed = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "y")
+    )
+    true = helper.make_tensor("true", TensorProto.BOOL, [], [True])
+    still = helper.make_tensor_value_info("still", TensorProto.BOOL, [])
+    body = helper.make_graph(
+        [
+            helper.make_node("Constant", [], ["still"], value=true),
+            helper.make_node("Identity", ["x"], ["y"]),
+        ],
+        "body",
+        [number, condition, carried],
+        [still, handed],
+    )
+    return helper.make_node("Loop", ["", "", "product"], ["last"], body=body)

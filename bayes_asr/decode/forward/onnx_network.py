@@ -1,6 +1,8 @@
 """Log-likelihoods by ONNX Runtime, of a file that `bayes-asr export --onnx` has written."""
 
 import json
+import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,10 @@ from bayes_asr.data.features.streams import split_streams
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
+EXTERNAL = "session.model_external_initializers_file_folder_path"
+# A graph may loop without end: an utterance has so long, 100 times what a slow machine needs.
+SECONDS, SECONDS_OF_FRAME = 20.0, 0.2
+
 
 class OnnxNetwork:
     """A network as `forward.directory` uses it; one utterance is computed after the other."""
@@ -32,10 +38,13 @@ class OnnxNetwork:
         if not path.is_file():
             raise InputError(f"{path}: is no file; name one that bayes-asr export has written")
         self._path, self._model = path, network.model
-        content = path.read_bytes()
+        self._make_options = onnxruntime.RunOptions
+        content, options = path.read_bytes(), onnxruntime.SessionOptions()
+        # A file of export is complete: whatever it names outside itself is looked for nowhere.
+        options.add_session_config_entry(EXTERNAL, os.devnull)
         try:
             self._session = onnxruntime.InferenceSession(
-                content, providers=["CPUExecutionProvider"]
+                content, options, providers=["CPUExecutionProvider"]
             )
             about = self._session.get_modelmeta().custom_metadata_map
             self._is_step = about["form"] == "step"
@@ -91,11 +100,21 @@ class OnnxNetwork:
             # Their values do not matter at a beginning; their shapes do.
             for state in self._session.get_inputs()[len(self.front_ends) + 1 :]:
                 inputs[state.name] = np.zeros(state.shape, np.float32)
+        options = self._make_options()
+        seconds = SECONDS + SECONDS_OF_FRAME * len(matrix)
+        stop = threading.Timer(seconds, setattr, (options, "terminate", True))
+        stop.start()
         try:
-            loglikes: np.ndarray = self._session.run(["loglikes"], inputs)[0]
+            loglikes: np.ndarray = self._session.run(["loglikes"], inputs, options)[0]
         except Exception as error:  # ONNX Runtime has a class of its own for each kind
+            if options.terminate:
+                raise self._refuse(
+                    f"computes {len(matrix)} frames for over {seconds:g} s"
+                ) from None
             message = " ".join(str(error).split())[:200]
             raise self._refuse(f"cannot compute {len(matrix)} frames: {message}") from None
+        finally:
+            stop.cancel()
         rows = self._model.output_frames(PackedFrames((len(matrix),), torch.device("cpu"))).count
         expected = (rows, self._model.heads[0].out_features)
         if np.shape(loglikes) != expected or loglikes.dtype != np.float32:

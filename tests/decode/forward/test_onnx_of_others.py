@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.decode.forward import onnx_network
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from tests.support.onnx_product import write_product
@@ -51,6 +52,27 @@ def test_file_that_fits_is_computed_with(network: TrainedNetwork, tmp_path: Path
     opened = OnnxNetwork(write_product(tmp_path / "x.onnx", **FITTING, value=1.0), network)
     (computed,) = opened.compute_prepared([np.ones((4, WIDTH), np.float32)])
     np.testing.assert_array_equal(computed, np.full((4, PDFS), WIDTH, np.float32))
+
+
+def test_loop_without_end_is_stopped(
+    network: TrainedNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_network, "SECONDS", 0.2)
+    path = write_product(tmp_path / "x.onnx", **FITTING, is_endless=True)
+    opened = OnnxNetwork(path, network)
+    with pytest.raises(InputError, match=r"x.onnx: computes 4 frames for over 1 s"):
+        opened.compute_prepared([np.ones((4, WIDTH), np.float32)])
+
+
+@pytest.mark.parametrize("weights", ["w.bin", "/dev/zero", "../w.bin"])
+def test_weights_in_other_files_are_refused(
+    weights: str, network: TrainedNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(4 * WIDTH * PDFS))
+    monkeypatch.chdir(tmp_path)
+    path = write_product(tmp_path / "x.onnx", **FITTING, weights=weights)
+    with pytest.raises(InputError, match=r"x.onnx: not an ONNX model of .*xternal"):
+        OnnxNetwork(path, network)
 
 
 def test_device_is_no_onnx_file(network: TrainedNetwork) -> None:
