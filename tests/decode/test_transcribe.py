@@ -252,6 +252,32 @@ def test_weight_of_another_graph_is_not_used_unsaid(
     assert "no LM weight is chosen on dev yet" in capsys.readouterr().err
 
 
+def test_second_graph_is_decoded_and_scored_at_once(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder is a run: with a copy of the graph its scores, with other references others."""
+    copied = shutil.copytree(run.parent / "exp" / "graph", tmp_path / "graph")
+    graph = ("--graph", copied, "--out", tmp_path / "out")
+    command("score", run, *graph)
+    for name in ("score_dev.json", "score_test.json"):
+        (score,), (own,) = (json.loads((f / name).read_text()) for f in (tmp_path / "out", run))
+        assert score.pop("decoded")["graph"] == str(copied)
+        own.pop("decoded")
+        assert score == own
+    command("score", run, *graph, "--set=score.metric=per", "--set=decode.lm_weights=[2]")
+    (strict, _) = json.loads((tmp_path / "out" / "score_dev.json").read_text())
+    assert (strict["metric"], strict["lm_weight"]) == ("per", 2.0)
+    capsys.readouterr()
+    for wrong, message in (
+        (["--graph", copied], "--graph goes with --out, and --set with both"),
+        (["--set", "score.text=said"], "--graph goes with --out, and --set with both"),
+        (["--graph", copied, "--out", run], "is the run; --out names another folder"),
+        ([*graph, "--cmd", "run.pl"], "--graph decodes here: give --nj"),
+    ):
+        assert main(["score", str(run), *map(str, wrong)]) == 1
+        assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

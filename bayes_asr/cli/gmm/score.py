@@ -22,4 +22,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Make a run of the folder, then score it as one."""
     write_run(args.run, args.config, args.set)
-    score.run(args)
+    score.score_run(args)

@@ -1,0 +1,47 @@
+"""A run decoded with a second graph, in a folder that is scored as a run of its own."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there, replacing
+from bayes_asr.config.schema import Config
+from bayes_asr.decode.lattices.paths import pair_weights
+from bayes_asr.decode.search.archive import decode_archive
+from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.search.options import SearchOptions
+from bayes_asr.evaluate.score.run_scores import SETS
+from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.checkpoint import CONFIG
+from bayes_asr.train.runs.configuration import read_configuration
+
+
+def decode_with(
+    graph: Path, run: Path, out: Path, settings: Sequence[str] = (), nj: int = 1
+) -> Config:
+    """Decode the log-likelihoods of a run's sets with `graph` into `out`; its configuration there.
+
+    settings: of that configuration, such as `score.text=words`. InputError where `out` is the run,
+    or the log-likelihoods of dev are not there.
+    """
+    if out.resolve() == run.resolve():
+        raise InputError(f"{out}: is the run; --out names another folder")
+    second = f"data.graph={json.dumps([str(graph.absolute())])}"
+    config = read_configuration(run, [*settings, second])
+    model = task_of(config).locate_model()
+    search = SearchOptions.from_config(config.decode, allow_partial=True)
+    grid = tuple(pair_weights(config.decode.lm_weights, config.decode.insertion_penalties))
+    for name in SETS:
+        loglikes = run / f"forward_{name}" / "loglikes.ark"
+        if is_there(loglikes):
+            job = DecodeJob(str(loglikes), graph, model, search, grid, nj)
+            decode_archive(job, out / f"decode_{name}", recorded=True)
+        elif name == "dev":
+            raise InputError(f"{loglikes}: not there; run bayes-asr forward {run} --on dev first")
+    config.save(out / CONFIG)
+    if is_there(run / "env.json"):
+        with replacing(out / "env.json") as temporary:
+            shutil.copyfile(run / "env.json", temporary)
+    return config
