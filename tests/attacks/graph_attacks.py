@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.lattice_files import write_lattices
@@ -68,6 +69,32 @@ def attack_lexicon_fsts(rng: random.Random, folder: Path) -> None:
     (folder / "text").write_text("u1 a b\nu2 b\n")
     given = ["--lang", lang, "--text", folder / "text", "--model", folder / "final.mdl"]
     verb("graph", *given, "--out", folder / "out", *rng.choice(([], ["--apart"])))
+
+
+def attack_lexicons(rng: random.Random, _: Path) -> None:
+    """L.fst with loops, composed with transcripts and made deterministic."""
+    fst = draw_graph(rng, 3, 2, rng.choice((0.0, 0.0, 0.05)))
+    LexiconTransducer(fst).transcript_acceptor(rng.choices((1, 2), k=rng.randint(0, 3)))
+
+
+def attack_lattice_verbs(rng: random.Random, folder: Path) -> None:
+    """Lattices of any shape, read for their posteriors and for another language model."""
+    strange, backward = rng.choice((0.0, 0.0, 0.02)), rng.choice((0.0, 0.1))
+    write_lattices([("u", draw_lattice(rng, backward, strange))], folder / "lat.1.gz")
+    write_transition_model(build_monophone_model([1, 2]), folder / "final.mdl")
+    (folder / "words.txt").write_text("<eps> 0\na 1\nb 2\nc 3\n#0 4\n<s> 5\n</s> 6\n")
+    for name in ("old", "new"):
+        words = ["<s>", *rng.sample("abc", rng.randint(1, 3)), "</s>"]
+        grams = "".join(f"-{rng.random():.2f} {word}\n" for word in words)
+        text = f"\\data\\\nngram 1={len(words)}\n\n\\1-grams:\n{grams}\n\\end\\\n"
+        (folder / f"{name}.arpa").write_text(text)
+    lattices = ["--lattices", folder / "lat.1.gz"]
+    if rng.random() < 0.5:
+        drawn = draw_options(rng, "lattice-posteriors", 1)
+        verb("lattice-posteriors", *lattices, "--model", folder / "final.mdl", *drawn)
+    else:
+        models = ["--old-lm", folder / "old.arpa", "--new-lm", folder / "new.arpa"]
+        verb("lmrescore", *lattices, "--graph", folder, *models, "--out", folder / "out")
 
 
 def attack_decode_options(rng: random.Random, folder: Path) -> None:

@@ -43,8 +43,10 @@ from tests.attacks.graph_attacks import (
     attack_decode_options,
     attack_grammars,
     attack_graphs,
+    attack_lattice_verbs,
     attack_lattices,
     attack_lexicon_fsts,
+    attack_lexicons,
 )
 from tests.attacks.verbs import RefusedError, draw_options, verb
 from tests.support.report_runs import make_run
@@ -196,6 +198,16 @@ def attack_configuration(rng: random.Random, _: Path) -> None:
     verb("config", "--set", *settings)
 
 
+def attack_includes(rng: random.Random, folder: Path) -> None:
+    """Files that include each other: in a chain, several times, in a circle."""
+    count, times = rng.choice((3, 30, 70)), rng.choice((1, 1, 2, 3))
+    for number in range(count):
+        further = [number + 1] * times if rng.random() > 1 / count else [rng.randrange(count)]
+        names = [f"{n}.yaml" for n in further if n < count]
+        (folder / f"{number}.yaml").write_text(f"include: [{', '.join(names)}]\nseed: {number}\n")
+    verb("config", folder / "0.yaml")
+
+
 def attack_options(rng: random.Random, folder: Path) -> None:
     """Every other verb, on inputs that are not there: numbers are refused before."""
     name = rng.choice(("features", "forward", "align", "transcribe", "score", "train"))
@@ -217,6 +229,8 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "shapes and costs of graphs": attack_graphs,
     "shapes, costs and words of HCL and G": attack_apart,
     "shapes and costs of L_disambig": attack_lexicon_fsts,
+    "shapes and costs of L": attack_lexicons,
+    "shapes and costs of lattices, by other verbs": attack_lattice_verbs,
     "options of decode": attack_decode_options,
     "lexicons, language models, options of graph": attack_grammars,
     "separators in texts, options of wer": attack_texts,
@@ -226,6 +240,7 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     **({"ONNX files of other networks": attack_onnx} if HAS_ONNX else {}),
     "options of compare": attack_compare_options,
     "numbers in the configuration": attack_configuration,
+    "includes of configurations": attack_includes,
     "options of the other verbs": attack_options,
 }
 
