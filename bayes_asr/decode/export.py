@@ -182,7 +182,12 @@ def _quantize(model: Any) -> Any:
         options = SessionOptions()  # recurrent weights become constants in the body of a loop
         options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.optimized_model_filepath = str(folded)
-        InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        options.log_severity_level = 4  # what is wrong is raised too
+        try:
+            InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime has a class of its own for a full disk
+            message = " ".join(str(error).split())
+            raise OSError(f"{folded}: cannot be written: {message}; free some space") from None
         quantize_dynamic(
             folded,
             path,

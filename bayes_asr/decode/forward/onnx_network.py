@@ -19,6 +19,7 @@ from bayes_asr.data.features.streams import split_streams
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
+SILENT = 4  # of ONNX Runtime's log, which would be further lines
 EXTERNAL = "session.model_external_initializers_file_folder_path"
 # A graph may loop without end: an utterance has so long, 100 times what a slow machine needs.
 SECONDS, SECONDS_OF_FRAME = 20.0, 0.2
@@ -40,6 +41,7 @@ class OnnxNetwork:
         self._path, self._model = path, network.model
         self._make_options = onnxruntime.RunOptions
         content, options = path.read_bytes(), onnxruntime.SessionOptions()
+        options.log_severity_level = SILENT  # what is wrong is raised too
         # A file of export is complete: whatever it names outside itself is looked for nowhere.
         options.add_session_config_entry(EXTERNAL, os.devnull)
         try:
@@ -101,6 +103,7 @@ class OnnxNetwork:
             for state in self._session.get_inputs()[len(self.front_ends) + 1 :]:
                 inputs[state.name] = np.zeros(state.shape, np.float32)
         options = self._make_options()
+        options.log_severity_level = SILENT
         seconds = SECONDS + SECONDS_OF_FRAME * len(matrix)
         stop = threading.Timer(seconds, setattr, (options, "terminate", True))
         stop.start()
