@@ -8,7 +8,7 @@ hands on the sum without it, and adds it for the next frame. `chain` [T, B, D, H
 import triton
 import triton.language as tl
 
-from bayes_asr.nn.kernels.triton.blocks import load_coefficients, units_of_program
+from bayes_asr.nn.kernels.triton.blocks import load_coefficients, store_planes, units_of_program
 from bayes_asr.nn.kernels.triton.functions import softplus
 
 
@@ -28,6 +28,25 @@ def load_frame(frames, t, T, stride, unit, H: tl.constexpr):
     units = tl.where((t >= 0) & (t < T), H, 0)
     at = frames + t.to(tl.int64) * stride + unit
     return tl.load(at, unit < units, 0.0).to(tl.float32)
+
+
+@triton.jit
+def fill_spare(frames, values, length, T, stride, real):
+    """Store the same numbers [UNITS] at the spare frames of a sequence, from `length` to T."""
+    t = length
+    for _ in range(length, T):
+        tl.store(frames + t.to(tl.int64) * stride, values, real)
+        t += 1
+
+
+@triton.jit
+def store_by_initial(at, carry, real, stride, LATER: tl.constexpr):
+    """Store the gradient of the chain by its initial state, and 0 by that of h where it has one."""
+    if LATER:
+        tl.store(at, tl.zeros(carry.shape, tl.float32), real)
+        tl.store(at + stride, carry, real)
+    else:
+        tl.store(at, carry, real)
 
 
 @triton.jit(do_not_specialize=["T", "B"])
@@ -75,9 +94,7 @@ def forward_chain(
         tl.store(h + frame, new, real)
         x, x_1, x_2 = x_1, x_2, x_3
         t += 1
-    for _ in range(length, T):
-        tl.store(h + t.to(tl.int64) * stride + at, new, real)
-        t += 1
+    fill_spare(h + at, new, length, T, stride, real)
 
 
 @triton.jit(do_not_specialize=["T", "B"])
@@ -106,10 +123,7 @@ def backward_chain(
     m = tl.load(mask + at, real, 0.0)
     length = count_frames(sizes, row, T, D)
     nothing = tl.zeros(unit.shape, tl.float32)
-    t = length
-    for _ in range(length, T):
-        tl.store(da + t.to(tl.int64) * stride + at, nothing, real)
-        t += 1
+    fill_spare(da + at, nothing, length, T, stride, real)
     t = length - 1
     by_p, by_q, by_r, carry = nothing, nothing, nothing, nothing
     y = load_frame(arriving + row * H, t, length, stride, unit, H)
@@ -130,12 +144,5 @@ def backward_chain(
         carry = (present - absent) * g
         y, y_1, odds, odds_1 = y_1, y_2, odds_1, odds_2
         t -= 1
-    if LATER:
-        tl.store(by_initial + at, nothing, real)
-        tl.store(by_initial + stride + at, carry, real)
-    else:
-        tl.store(by_initial + at, carry, real)
-    sums = by_coefficients + row * (3 * H) + unit
-    tl.store(sums, by_p, real)
-    tl.store(sums + H, by_q, real)
-    tl.store(sums + 2 * H, by_r, real)
+    store_by_initial(by_initial + at, carry, real, stride, LATER)
+    store_planes(by_coefficients + row * (3 * H) + unit, by_p, by_q, by_r, real, H, 3)

@@ -8,8 +8,13 @@ by the one before.
 import triton
 import triton.language as tl
 
-from bayes_asr.nn.kernels.triton.blocks import units_of_program
-from bayes_asr.nn.kernels.triton.chains import count_frames, load_frame
+from bayes_asr.nn.kernels.triton.blocks import store_planes, units_of_program
+from bayes_asr.nn.kernels.triton.chains import (
+    count_frames,
+    fill_spare,
+    load_frame,
+    store_by_initial,
+)
 from bayes_asr.nn.kernels.triton.functions import log1p, logistic, softplus
 from bayes_asr.nn.units.unitwise import FIRST_LOGIT
 
@@ -100,14 +105,10 @@ def forward_gated_chain(
             new = odds
         tl.store(h + frame + at, new, real)
         slopes = chain + 3 * frame + row * (3 * H) + unit
-        tl.store(slopes, by_s, real)
-        tl.store(slopes + H, by_n, real)
-        tl.store(slopes + 2 * H, share, real)
+        store_planes(slopes, by_s, by_n, share, real, H, 3)
         s, n, x, s_1, n_1, x_1 = s_1, n_1, x_1, s_2, n_2, x_2
         t += 1
-    for _ in range(length, T):
-        tl.store(h + t.to(tl.int64) * stride + at, new, real)
-        t += 1
+    fill_spare(h + at, new, length, T, stride, real)
 
 
 @triton.jit(do_not_specialize=["T", "B"])
@@ -132,12 +133,8 @@ def backward_gated_chain(
     m = tl.load(mask + at, real, 0.0)
     length = count_frames(sizes, row, T, D)
     nothing = tl.zeros(unit.shape, tl.float32)
-    t = length
-    for _ in range(length, T):
-        by = da + 3 * t.to(tl.int64) * stride + of_gates + unit
-        for gate in tl.static_range(3):
-            tl.store(by + gate * H, nothing, real)
-        t += 1
+    for gate in tl.static_range(3):
+        fill_spare(da + of_gates + gate * H + unit, nothing, length, T, 3 * stride, real)
     t = length - 1
     slopes, carry = chain + of_gates, nothing
     y = load_frame(arriving + row * H, t, length, stride, unit, H)
@@ -151,14 +148,8 @@ def backward_gated_chain(
         share_1 = load_frame(slopes + 2 * H, t - 1, length, 3 * stride, unit, H)
         g = carry if LATER else carry + y
         by = da + 3 * t.to(tl.int64) * stride + of_gates + unit
-        tl.store(by, by_s * g, real)
-        tl.store(by + H, by_n * g, real)
-        tl.store(by + 2 * H, m * (share * g if LATER else g), real)
+        store_planes(by, by_s * g, by_n * g, m * (share * g if LATER else g), real, H, 3)
         carry = share * g + (y if LATER else 0.0)
         y, by_s, by_n, share = y_1, by_s_1, by_n_1, share_1
         t -= 1
-    if LATER:
-        tl.store(by_initial + at, nothing, real)
-        tl.store(by_initial + stride + at, carry, real)
-    else:
-        tl.store(by_initial + at, carry, real)
+    store_by_initial(by_initial + at, carry, real, stride, LATER)
