@@ -22,5 +22,5 @@ def wait_for(device: torch.device) -> None:
     """Wait for what this thread has given to a GPU so far; nothing on a CPU."""
     if device.type == "cuda":
         event = torch.cuda.Event()
-        event.record()
+        event.record(torch.cuda.current_stream(device))  # threads begin with another device
         event.synchronize()

@@ -3,6 +3,7 @@
 import os
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from bayes_asr.nn.kernels.cuda.recurrence import unroll_static
@@ -16,10 +17,9 @@ COMPILED = True
 
 
 def supports(cell: Cell, weights: Tensor) -> bool:
-    """Whether there are kernels for a cell, on a GPU or by Triton's interpreter."""
-    return _program_of(cell) is not None and (
-        weights.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
-    )
+    """Whether there are kernels for a cell and such weights, on a GPU or by the interpreter."""
+    runs = weights.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+    return runs and weights.dtype == torch.float32 and _program_of(cell) is not None
 
 
 def unroll(recurrence: Recurrence) -> Tensor:

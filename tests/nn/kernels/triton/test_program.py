@@ -37,6 +37,15 @@ def test_every_kernel_computes_the_equations() -> None:
     assert_below(1e-6, interpret(EVERY_KERNEL, H=20))
 
 
+def test_double_precision_is_left_to_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bayes_asr.nn.kernels.triton import recurrence
+
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    cell = recurrent_layer(3, 4, "li-bru").cell
+    assert recurrence.supports(cell, torch.zeros(1))
+    assert not recurrence.supports(cell, torch.zeros(1, dtype=torch.float64))
+
+
 @pytest.mark.slow
 def test_factors_of_half_the_size() -> None:
     assert_below(2e-3, interpret(["li-bru"], H=20, dtype="float16"))
