@@ -165,7 +165,7 @@ def choose_path(
         _check_computes(wanted, model)
         return {"path": wanted, "card": card}
     paths, faults = _find_paths(model)
-    if recorded and "frames_per_second" in recorded:  # else it was not measured
+    if recorded and recorded.get("frames_per_second"):  # else it was not measured
         path, measured_on = recorded["path"], recorded["card"]
         if measured_on == card and path in (EAGER, *paths):
             LOGGER.info("GPU path %s, as was measured when this run was begun", path)

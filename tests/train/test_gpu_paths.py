@@ -226,12 +226,10 @@ def test_a_run_goes_on_with_its_path_on_the_same_card_alone(clock: Clock, messag
 
 def test_networks_without_recurrence_have_nothing_to_choose(clock: Clock, messages: Any) -> None:
     model = small_model(unit="mlp")
-    assert choose_path("auto", model, CARD, None, never) == {
-        "path": "eager",
-        "card": CARD,
-        "frames_per_second": {},
-        "left_out": {},
-    }
+    eager = {"path": "eager", "card": CARD, "frames_per_second": {}, "left_out": {}}
+    assert choose_path("auto", model, CARD, None, never) == eager
+    for card in (CARD, "another card"):  # nothing was measured with which a run goes on
+        assert choose_path("auto", model, card, eager, never) == {**eager, "card": card}
     assert "GPU path" not in messages()
 
 
