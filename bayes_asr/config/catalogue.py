@@ -197,7 +197,7 @@ LAYERS = {
 GPU_PATHS = {
     "eager": "",
     "graph": "bayes_asr.nn.kernels.cuda.graph",  # torch's operations as a CUDA graph
-    "triton": "bayes_asr.nn.kernels.triton.recurrence",  # a kernel for each time step
+    "triton": "bayes_asr.nn.kernels.triton.recurrence",  # kernels of time steps
     "cudnn": "bayes_asr.nn.kernels.cuda.cudnn",  # torch.nn.LSTM and torch.nn.GRU
 }
 """The module that `nn/kernels/dispatch.py` asks first on a GPU, if any."""

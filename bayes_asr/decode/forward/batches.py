@@ -22,7 +22,7 @@ Key = TypeVar("Key", str, int)
 
 
 class BatchNetwork(Protocol):
-    """What computes several utterances at once."""
+    """A network that computes several utterances at once."""
 
     def compute_prepared(self, matrices: Sequence[np.ndarray], /) -> Sequence[Tensor]:
         """The outputs [T, P] of prepared features [T, F'] of each."""

@@ -35,7 +35,7 @@ class Shape(NamedTuple):
 
 
 class Program(Protocol):
-    """What computes a recurrence on static buffers.
+    """A computation of a recurrence on static buffers.
 
     Both ways neither allocate outside the pool of a CUDA graph nor read anything back from the
     device. A program is hashable; equal ones compute the same, and share their graphs.

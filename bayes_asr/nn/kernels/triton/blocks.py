@@ -1,4 +1,4 @@
-"""What the kernels of a time step share: the place of a program, and the product of a step.
+"""Parts that kernels share: the place of a program, the product of a time step.
 
 A program computes some units of some rows. Rows are pairs of sequence and direction, [B, D]; with a
 set of weights for each direction, those of a program have one direction. Programs are numbered by

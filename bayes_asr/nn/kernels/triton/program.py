@@ -1,4 +1,4 @@
-"""The recurrences of `nn/units` by Triton kernels: one or two for each time step.
+"""The recurrences of `nn/units` by Triton kernels: one or two for each time step, or one for all.
 
 They are programs of `cuda.static`. Beside the buffers named there, `StepKernels` has in float32, or
 where it is said in the type of terms:
@@ -336,7 +336,7 @@ def _run(steps: Iterable[tuple[Launch, dict[str, int]]], buffers: Buffers) -> No
         values = {**buffers, **constants, **step}
         options = {name: values[name] for name in ("num_warps", "num_stages")}
         if number and constants.get("OVERLAP"):
-            options["launch_pdl"] = True  # what comes before the others has not announced its end
+            options["launch_pdl"] = True  # the leading kernel follows copies, which announce no end
         kernel[grid](**{name: values.get(name) for name in kernel.arg_names}, **options)
 
 
