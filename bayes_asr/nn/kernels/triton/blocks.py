@@ -31,6 +31,16 @@ def units_of_program(UNITS: tl.constexpr):
 
 
 @triton.jit
+def find_frame(sizes, t, row, unit, B, D: tl.constexpr, H: tl.constexpr):
+    """The number of frame t of each row among T*B*D, and two masks of rows and units: those that
+    buffers have, and of these, those whose sequence has the frame.
+    """
+    valid = (row < B * D) & (unit < H)
+    alive = valid & (row // D < tl.load(sizes + t))
+    return t.to(tl.int64) * (B * D) + row, valid, alive
+
+
+@triton.jit
 def follow(OVERLAP: tl.constexpr):
     """Wait for the kernel before, if this one began earlier; then let the next one begin.
 

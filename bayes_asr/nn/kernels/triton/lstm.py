@@ -8,6 +8,7 @@ import triton.language as tl
 
 from bayes_asr.nn.kernels.triton.blocks import (
     add_by_coefficient,
+    find_frame,
     follow,
     load_coefficients,
     multiply_backward,
@@ -51,9 +52,7 @@ def forward_lstm(
     """The states after frame t, and their derivatives; the peepholes of i, f and o are p, q, r."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    frame = t.to(tl.int64) * (B * D) + row
+    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
     x = terms + frame * (4 * H) + unit
     a_i = tl.load(x, valid, 0.0).to(tl.float32)
     a_f = tl.load(x + H, valid, 0.0).to(tl.float32)
@@ -121,9 +120,7 @@ def backward_lstm(
     """da_t of the gradients by h_t and c_t; c_t hands back the gradient of c_{t-1}."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    frame = t.to(tl.int64) * (B * D) + row
+    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
     extra = extras + frame * ((P + 2) * H) + unit
     carried = carry + row * W + unit
     g = tl.load(arriving + frame * H + unit, valid, 0.0).to(tl.float32)

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from bayes_asr.nn.kernels.triton.blocks import (
     add_by_coefficient,
+    find_frame,
     follow,
     load_coefficients,
     multiply_backward,
@@ -54,9 +55,7 @@ def forward_plain(
     """The state after frame t, and its derivatives."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    frame = t.to(tl.int64) * (B * D) + row
+    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
     x = terms + frame * (G * H) + unit
     a = tl.load(x, valid, 0.0).to(tl.float32)
     if G > 1:
@@ -131,9 +130,7 @@ def backward_plain(
     """
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    frame = t.to(tl.int64) * (B * D) + row
+    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
     E: tl.constexpr = P + G - 1
     extra = extras + frame * (E * H) + unit
     carried = carry + row * W + unit

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from bayes_asr.nn.kernels.triton.blocks import (
     add_by_coefficient,
+    find_frame,
     follow,
     load_coefficients,
     multiply_backward,
@@ -51,9 +52,7 @@ def forward_gates(
     """The pre-activations of the gates of frame t, and the reset state r h."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    frame = t.to(tl.int64) * (B * D) + row
+    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
     x = terms + frame * (G * H) + unit
     at = row * W + unit
     a = tl.load(x, valid, 0.0).to(tl.float32)
@@ -108,9 +107,7 @@ def forward_candidate(
     """The state after frame t, and its derivatives."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    frame = t.to(tl.int64) * (B * D) + row
+    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
     at = row * W + unit
     a = tl.load(terms + frame * (G * H) + (G - 1) * H + unit, valid, 0.0).to(tl.float32)
     m = tl.load(mask + row * H + unit, valid, 0.0)
@@ -167,9 +164,7 @@ def backward_candidate(
     """da_t of the candidate; what mixing owes to its gate waits for what the reset does."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    frame = t.to(tl.int64) * (B * D) + row
+    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
     at = row * W + unit
     slope = slopes + frame * (2 * H) + unit
     extra = extras + frame * ((P + 3) * H) + unit
@@ -219,9 +214,7 @@ def backward_gates(
     """da_t of the gates, by the gradient of the reset state."""
     rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
     row, unit = rows[:, None], units[None, :]
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    frame = t.to(tl.int64) * (B * D) + row
+    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
     at = row * W + unit
     extra = extras + frame * ((P + 3) * H) + unit
     r = tl.load(extra + (P + 1) * H, valid, 0.0).to(tl.float32)
