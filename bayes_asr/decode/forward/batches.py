@@ -14,6 +14,8 @@ from bayes_asr.nn.transfer import start_copy, wait_for
 
 BATCH_SEQUENCES = 64
 WINDOW = 256  # utterances that are put into batches by their lengths
+MORE_MEMORY = "close other programs, raise the limit on memory (ulimit -v)"
+MORE_MEMORY_THAN_A_GPU = "close other programs on the GPU, compute on the CPU (--device cpu)"
 Utterance = tuple[str, np.ndarray]
 """A name, and prepared features [T, F'] or outputs [T, P]."""
 
@@ -70,7 +72,7 @@ def _compute_window(
     outputs: dict[int, Tensor] = {}
     for group in group_utterances(((i, matrix) for i, (_, matrix) in by_length), frames):
         batch = [window[i] for i, _ in group]
-        with needing_memory(partial(describe_batch, batch)):
+        with needing_memory(partial(describe_batch, batch, MORE_MEMORY_THAN_A_GPU)):
             computed = network.compute_prepared([matrix for _, matrix in batch])
         # Copies of a batch go on while the operations of the next one are launched.
         outputs |= {i: start_copy(output) for (i, _), output in zip(group, computed, strict=True)}
@@ -78,13 +80,12 @@ def _compute_window(
     return [(utt, outputs[i].numpy()) for i, (utt, _) in enumerate(window)]
 
 
-def describe_batch(group: Sequence[Utterance]) -> str:
-    """Utterances that lack memory together, and what to do."""
+def describe_batch(group: Sequence[Utterance], remedies: str = MORE_MEMORY) -> str:
+    """Utterances that lack memory together, and what to do; remedies: beside cutting."""
     longest, matrix = max(group, key=lambda item: len(item[1]))
     return (
         f"for {len(group)} utterances of {sum(len(x) for _, x in group)} frames, {longest} with"
-        f" {len(matrix)}; close other programs, raise the limit on memory (ulimit -v), or cut long"
-        " recordings into segments"
+        f" {len(matrix)}; {remedies}, or cut long recordings into segments"
     )
 
 
