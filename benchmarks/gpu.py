@@ -55,7 +55,10 @@ QUICK = [network for network, late in NETWORKS.items() if late < 3]
 BATCHES, FRAMES = (8, 32, 16, 64), (300, 800, 100)
 LATE = (1, 1, 2, 2)  # for each further precision, batch, number of frames, and for ragged lengths
 
-TESTS = ("tests/nn", "tests/train/test_gpu_paths.py", "tests/decode/forward/test_windows.py")
+TESTS = (
+    *("tests/nn", "tests/train/test_gpu_paths.py", "tests/train/test_run.py"),
+    "tests/decode/forward/test_windows.py",
+)
 SHARE_OF_TESTS = 0.25  # of the minutes
 RESERVE = 5.0  # seconds for the page
 
