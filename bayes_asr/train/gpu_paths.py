@@ -147,7 +147,7 @@ class Rehearsal:
 
 
 def choose_path(
-    wanted: str,
+    setting: str,
     model: AcousticModel,
     card: str | None,
     recorded: Mapping[str, Any] | None,
@@ -155,15 +155,15 @@ def choose_path(
 ) -> Mapping[str, Any] | None:
     """The path of a training, with its card and what was measured, as `env.json` keeps it.
 
-    wanted: `train.gpu_path`; card: its name, None on a CPU, where there is nothing to choose;
+    setting: `train.gpu_path`; card: its name, None on a CPU, where there is nothing to choose;
     recorded: what this returned when the run was begun, if it was; rehearse: loads batches.
     InputError where that path computes nothing of this network.
     """
     if card is None:
         return recorded
-    if wanted != "auto":
-        _check_computes(wanted, model)
-        return {"path": wanted, "card": card}
+    if setting != "auto":
+        _check_computes(setting, model)
+        return {"path": setting, "card": card}
     paths, faults = _find_paths(model)
     if recorded and recorded.get("frames_per_second"):  # else it was not measured
         path, measured_on = recorded["path"], recorded["card"]

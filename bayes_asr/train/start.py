@@ -151,9 +151,9 @@ def _choose_gpu_path(trainer: Trainer, train_set: LabelledSet) -> Mapping[str, A
         bfloat16 = trainer.precision == "bfloat16"
         return Rehearsal(trainer.model, trainer.criterion, batches, bfloat16=bfloat16)
 
-    card, wanted = record.name_card(trainer.device), trainer.options.gpu_path
+    card, setting = record.name_card(trainer.device), trainer.options.gpu_path
     recorded = record.read_environment(trainer.run.path).get("gpu_path")
-    entry = group.broadcast(lambda: choose_path(wanted, trainer.model, card, recorded, rehearse))
+    entry = group.broadcast(lambda: choose_path(setting, trainer.model, card, recorded, rehearse))
     if card and entry:
         set_path(trainer.model, entry["path"])
     return entry
