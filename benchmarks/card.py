@@ -17,7 +17,7 @@ LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # with suf
 
 
 class Instrument(Protocol):
-    """What measures a device."""
+    """An instrument that measures a device."""
 
     device: torch.device
 
@@ -40,7 +40,7 @@ class Instrument(Protocol):
         """Energy since the driver was loaded; None where it cannot be read."""
 
     def launches(self, call: Callable[[], object]) -> int | None:
-        """How many kernels and graphs a call launches; None where that cannot be told."""
+        """The kernels and graphs that a call launches; None where they cannot be counted."""
 
     def check(self) -> None:
         """Wait for the device; RuntimeError where an error has made it useless to this process."""
@@ -82,7 +82,7 @@ class Card:
         return self._read_energy() if self._read_energy else None
 
     def launches(self, call: Callable[[], object]) -> int | None:
-        """How many kernels and graphs a call launches, by torch's profiler."""
+        """The kernels and graphs that a call launches, by torch's profiler."""
         activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profile:
             call()
@@ -104,7 +104,7 @@ class Dry:
         self._ticks = itertools.count()
 
     def mark(self) -> int:
-        """How often the clock has been read."""
+        """The number of readings of the clock before."""
         return next(self._ticks)
 
     def milliseconds(self, start: int, end: int) -> float:
@@ -133,7 +133,7 @@ class Dry:
 
 
 def open_energy_counter() -> Callable[[], float] | None:
-    """What reads the energy of the current device in joules, by NVIDIA's library.
+    """A reader of the energy of the current device in joules, by NVIDIA's library.
 
     None where there is no such library or counter (it came with Volta).
     """
@@ -157,7 +157,7 @@ def open_energy_counter() -> Callable[[], float] | None:
 
 
 def describe_card() -> dict[str, str]:
-    """What figures depend on beside processor and command; nothing where there is no card."""
+    """The card and versions on which figures depend; nothing where there is no card."""
     # A process that asks torch would hold memory of the card.
     query = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total,power.limit")
     names, *_ = record.run(*query, "--format=csv,noheader").splitlines() or [""]

@@ -1,4 +1,4 @@
-"""How fast training steps are on a GPU: every unit by every path, beside cuDNN's LSTM and GRU and
+"""Speed of training steps on a GPU: every unit by every path, beside cuDNN's LSTM and GRU and
 pytorch-kaldi's own Li-GRU; and microseconds a time step of the recurrence alone.
 
 The most important cases come first, and the script ends when its minutes are over. Paths of a case
@@ -106,7 +106,7 @@ def run(jobs: Sequence[Job], workers: Mapping[str, Worker], deadline: float) -> 
 
 
 def run_tests(tests: Sequence[str], seconds: float, *, dry: bool) -> str:
-    """How the tests that need a card end; dry: they are collected."""
+    """The last line of the tests that need a card, or that they lacked time; dry: collect them."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *tests]
     try:
         process = subprocess.run(  # noqa: S603 - the command is our own

@@ -1,4 +1,4 @@
-"""What is measured of one case on a card: training steps by each path, and the recurrence alone.
+"""Measurements of one case on a card: training steps by each path, and the recurrence alone.
 
 Paths take turns, so that what else the machine does meets all of them. Each is compared with
 float32 products by the path `eager` first. One that fails is told, and the others go on.
@@ -48,7 +48,7 @@ class UselessError(RuntimeError):
 
 
 class Turns(NamedTuple):
-    """How often each path is timed, and about how long.
+    """The turns in which each path is timed, and about how long they are.
 
     warm_up: steps until kernels are compiled, graphs captured and memory is there.
     """
@@ -60,7 +60,7 @@ class Turns(NamedTuple):
 
 @dataclass(frozen=True)
 class Bench:
-    """What all cases share."""
+    """The card and the sizes that all cases share."""
 
     card: Instrument
     size: Size
@@ -70,7 +70,7 @@ class Bench:
 
 @dataclass
 class Timing:
-    """What is measured of a path; milliseconds and joules are of one step, in each turn.
+    """Measurements of a path; milliseconds and joules are of one step, in each turn.
 
     errors: of outputs and gradients; megabytes: the most that the network, its optimizer, its batch
     and the path need for both passes; steps: of a turn.
@@ -169,7 +169,7 @@ def free_graphs(card: Instrument) -> None:
 
 
 def judge(case: Case, timing: Timing) -> str:
-    """What is to be said of a path that was timed: nothing, or that it differs."""
+    """The outcome of a path that was timed: nothing, or that it differs."""
     # NaN is never small enough.
     return "" if max(timing.errors) <= TOLERANCES[case.precision] else "differs from eager float32"
 

@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the bench of a process is made of; dry: on a CPU."""
+    """The parts of the bench of a process; dry: on a CPU."""
 
     dry: bool
     size: Size
@@ -68,7 +68,7 @@ Measure = Callable[[Job], Iterable[Report]]
 
 
 def open_bench(settings: Settings) -> Measure:
-    """What measures jobs on the card of this process."""
+    """The measurement of jobs on the card of this process."""
     bench = Bench(Dry() if settings.dry else Card(), settings.size, settings.turns, settings.clone)
 
     def measure(job: Job) -> Iterator[Report]:

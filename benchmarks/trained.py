@@ -33,7 +33,7 @@ UNDROPPED = ("lstm", "torch-lstm", "torch-gru")  # cuDNN has these without dropo
 
 
 class Size(NamedTuple):
-    """Of networks."""
+    """Sizes of a network."""
 
     inputs: int
     units: int
