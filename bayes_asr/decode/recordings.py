@@ -97,7 +97,7 @@ class RecordingFrontEnd:
 
 
 def _find_record(name: str, config: Config) -> FmllrRecord | None:
-    """What made the fMLLR features of a stream's training data; None where that is not known."""
+    """The maker of the fMLLR features of a stream's training data; None where it is not known."""
     where = ("features",) if name == FEATURES else ("streams", name)
     try:
         directories = locate_all(config.data, "train", *where, announce=False)

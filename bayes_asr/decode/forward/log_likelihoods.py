@@ -98,7 +98,7 @@ class LogLikelihoods(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device that computes."""
         return self.log_priors.device
 
     @property

@@ -291,7 +291,7 @@ def _write_answers(answers: Answers | None, path: Path) -> dict[str, Any]:
 def _list_errors(
     systems: Sequence[ReportedSystem], key: Key, out: Path
 ) -> dict[str, dict[str, Any]]:
-    """What the page says of the errors of each system, by the name of its file in `out`."""
+    """Texts of the errors of each system, by the name of its file in `out`."""
     scored = [system for system in systems if key in system.keys]
     # Many systems share the room for utterances on the page.
     listed = max(LEAST_LISTED, LISTED // len(scored))
