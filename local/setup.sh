@@ -121,9 +121,12 @@ install_torch() {
 install() {
     local compiler=${CXX:-c++} constraints=$environment/.bayes_asr-constraints.txt
     install_torch
-    command -v "${compiler%% *}" >/dev/null ||
-        echo "No C++ compiler was found: the slower NumPy and PyTorch forms will be used instead."
     echo "Installing into $environment"
+    if command -v "${compiler%% *}" >/dev/null; then
+        echo 'Its C++ is compiled on the way, silently: a minute or two.'
+    else
+        echo 'No C++ compiler was found: the slower NumPy and PyTorch forms will be used instead.'
+    fi
     pins >"$constraints"
     (cd "$root" && "$environment/bin/python" -m pip install --editable ".[$1]" --constraint "$constraints") ||
         fail "The installation failed, see above. Running this again continues it."

@@ -63,7 +63,9 @@ def _take_data_out(cfg: Path, translation: Translation) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the configuration, and say option by option what could not be carried over."""
     out = args.out or Path(args.cfg.with_suffix(".yaml").name)
-    translation = translate(read_experiment(args.cfg), like_theirs=args.like_theirs)
+    translation = translate(
+        read_experiment(args.cfg), like_theirs=args.like_theirs, without_data=args.without_data
+    )
     if args.without_data:
         _take_data_out(args.cfg, translation)
     with replacing(out) as temporary:

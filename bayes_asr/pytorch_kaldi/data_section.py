@@ -69,8 +69,6 @@ def translate_data(
         data[use] = _translate_sets(sets if use == "train" else sets[:1], names, set_targets)
     if not tested:
         del data["test"]
-    for name in experiment.used:
-        _say_directories(experiment, experiment.sets[name], names, notes)
     data["graph"] = _choose_graph(experiment, notes)
     return data
 
@@ -129,31 +127,43 @@ def _find_directory(stream: FeatureEntry) -> str:
     return str(table.parent if table.name == TABLE else table.with_suffix(""))
 
 
-def _say_directories(
-    experiment: Experiment, data: DataSet, names: Mapping[str, str], notes: Notes
-) -> None:
+def _find_texts(data: DataSet, stream: FeatureEntry) -> str:
+    """The directory whose utt2spk, text and wav.scp go with a table."""
+    table = Path(stream.table)
+    folders = (block["lab_data_folder"].rstrip("/") for block in data.blocks)
+    beside = str(table.parent)
+    return beside if table.name == TABLE else next(filter(None, folders), beside)
+
+
+def say_directories(experiment: Experiment, names: Mapping[str, str], notes: Notes) -> None:
     """Say which directories are to be made, and whose texts are not those of theirs."""
-    folders = [block["lab_data_folder"].rstrip("/") for block in data.blocks]
-    for source, target in names.items():
-        stream = _take_stream(data, source)
-        directory, table = _find_directory(stream), Path(stream.table)
-        tables = str(table.parent)
-        if table.name != TABLE:
-            tables = next(filter(None, folders), tables)
-            copies = f"mkdir -p {directory} && cp {table} {directory}/{TABLE} && cp {tables}"
+    for data in (experiment.sets[name] for name in experiment.used):
+        for source, target in names.items():
+            stream = _take_stream(data, source)
+            directory, table = _find_directory(stream), Path(stream.table)
+            texts = _find_texts(data, stream)
+            if table.name != TABLE:
+                copies = f"mkdir -p {directory} && cp {table} {directory}/{TABLE} && cp {texts}"
+                notes.say(
+                    stream.line,
+                    f"fea_lst = {table}",
+                    f"make a data directory of it: {copies}/{{utt2spk,text}} {directory}",
+                )
+            for block in data.blocks:
+                folder = block["lab_data_folder"].rstrip("/")
+                if target == FEATURES and folder not in ("", texts):
+                    why = f"utt2spk and text are those of {directory}"
+                    notes.say(block.line, f"lab_data_folder = {folder}", why)
+
+
+def say_samples(experiment: Experiment, names: Mapping[str, str], notes: Notes) -> None:
+    """Say of what the samples of SincNet are to be made."""
+    for data in (experiment.sets[name] for name in experiment.used):
+        for stream in (_take_stream(data, s) for s in names if experiment.reads_samples(s)):
             notes.say(
                 stream.line,
-                f"fea_lst = {table}",
-                f"make a data directory of it: {copies}/{{utt2spk,text}} {directory}",
+                f"fea_lst = {stream.table}",
+                "samples of SincNet: make them of the wav.scp of a copy DIR of"
+                f" {_find_texts(data, stream)}, bayes-asr features --kind samples --window 200 DIR,"
+                " and name DIR in data",
             )
-        if experiment.reads_samples(source):
-            notes.say(
-                stream.line,
-                f"fea_lst = {table}",
-                f"samples of SincNet: make them of the wav.scp of a copy DIR of {tables}, bayes-asr"
-                " features --kind samples --window 200 DIR, and name DIR in data",
-            )
-        for texts, block in zip(folders, data.blocks, strict=True):
-            if target == FEATURES and texts not in ("", tables):
-                why = f"utt2spk and text are those of {directory}"
-                notes.say(block.line, f"lab_data_folder = {texts}", why)

@@ -12,6 +12,8 @@ from bayes_asr.pytorch_kaldi.data_section import (
     Translated,
     name_streams,
     name_targets,
+    say_directories,
+    say_samples,
     translate_data,
 )
 from bayes_asr.pytorch_kaldi.experiment import Experiment
@@ -55,8 +57,14 @@ class Translation:
     origins: Mapping[str, Origin]
 
 
-def translate(experiment: Experiment, *, like_theirs: bool = False) -> Translation:
-    """Say an experiment in our words; like_theirs: as far as the preset of theirs cannot say it."""
+def translate(
+    experiment: Experiment, *, like_theirs: bool = False, without_data: bool = False
+) -> Translation:
+    """Say an experiment in our words.
+
+    like_theirs: as far as the preset of theirs cannot say it; without_data: without what is to be
+    done for its data.
+    """
     notes = Notes()
     sections = experiment.sections
     epochs, seed = (
@@ -89,6 +97,9 @@ def translate(experiment: Experiment, *, like_theirs: bool = False) -> Translati
         **weigh_targets(experiment, costs, targets, notes),
     }
     translated["decode"] = _translate_decoding(sections, notes)
+    say_samples(experiment, names, notes)
+    if not without_data:
+        say_directories(experiment, names, notes)
     say_outputs(experiment, costs, targets, notes)
     say_unread(experiment, names, targets, notes)
     # All that is understood was asked for above, so what is left has no counterpart.

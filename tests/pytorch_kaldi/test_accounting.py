@@ -254,12 +254,15 @@ def test_the_preset_has_first_weights_of_cudnn(
 
 def test_data_are_left_to_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cfg, out = write_networks(tmp_path, ("LSTM_cudnn", LSTM), ("MLP", MLP)), tmp_path / "ours.yaml"
+    cfg.write_text(cfg.read_text().replace("feats.scp", "feats_fmllr.scp"))
     assert main(["import-cfg", str(cfg), f"--out={out}", "--without-data"]) == 0
     assert "\ndata:" not in out.read_text()
     recipe = ROOT / "recipes" / "timit" / "config.yaml"
     alone, together = load([recipe]), load([recipe, out])
     assert together.data == alone.data
     assert [layer.name for layer in together.model.read_stack()] == ["net1_1", "net1_2", "net2"]
-    capsys.readouterr()
+    assert "make a data directory" not in capsys.readouterr().out
+    assert main(["import-cfg", str(cfg), f"--out={out}"]) == 0
+    assert "make a data directory" in capsys.readouterr().out
     assert main(["import-cfg", str(write(tmp_path)), f"--out={out}", "--without-data"]) == 1
     assert "theirs.cfg: reads fbank beside the features" in capsys.readouterr().err
