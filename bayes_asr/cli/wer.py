@@ -8,11 +8,11 @@ from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import whole
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
-from bayes_asr.evaluate.score.nist import read_ctm, read_stm, score_segments
+from bayes_asr.evaluate.score.nist import read_ctm, read_stm, refuse_trn, score_segments
 from bayes_asr.evaluate.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
-from bayes_asr.kaldi_io.marks import explain_differences
+from bayes_asr.kaldi_io.marks import explain_differences, find_cased
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 
 
@@ -87,6 +87,8 @@ def _phone_map(args: argparse.Namespace) -> PhoneMap:
 
 
 def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[UtteranceScore]:
+    refuse_trn(args.ref)
+    refuse_trn(args.hyp)
     phone_map = _phone_map(args)
     reference, hypothesis = (
         {utterance: fold(tokens, phone_map) for utterance, tokens in read_text(path).items()}
@@ -95,14 +97,19 @@ def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[Utte
     # Folding to None deletes a token.
     dropped = dict.fromkeys(args.drop or ())
     hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
-    vocabularies = (
+    vocabularies = [
         {token for tokens in texts.values() for token in tokens}
         for texts in (reference, hypothesis)
-    )
+    ]
     if differences := explain_differences(*vocabularies):
         LOGGER.warning(
             "%s and %s: %d words may look alike and count as errors: %s; write spaces and NFC",
             *(args.ref, args.hyp, len(differences), name_some(differences)),
+        )
+    if cased := find_cased(*vocabularies):
+        LOGGER.warning(
+            "%s and %s: %d words differ by case alone and count as errors: %s; write both alike",
+            *(args.ref, args.hyp, len(cased), name_some(cased)),
         )
     speakers = read_mapping(args.utt2spk) if args.utt2spk else {}
     return score_utterances(

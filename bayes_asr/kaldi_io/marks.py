@@ -1,4 +1,4 @@
-"""Differences of words that nobody sees: white space and invisible marks in them, Unicode forms.
+"""Differences of words that few see: white space and invisible marks in them, Unicode forms, case.
 
 Kaldi's validators refuse the white space and the control characters among them. What is left are
 formats that nobody sees, so that two words look alike and are not.
@@ -50,3 +50,9 @@ def explain_differences(reference: Set[str], hypothesis: Set[str]) -> list[str]:
         for word in sorted(alone & hypothesis)
         if unicodedata.normalize("NFC", word) in composed
     ]
+
+
+def find_cased(reference: Set[str], hypothesis: Set[str]) -> list[str]:
+    """Words of the hypothesis that the reference has in another case alone, sorted."""
+    folded = {word.casefold() for word in reference}
+    return sorted(word for word in hypothesis - reference if word.casefold() in folded)

@@ -223,13 +223,21 @@ def read_segments(path: Path) -> Iterator[Segment]:
             # Kaldi's channel -1 means that none is named.
             channel = int(fields[4]) if len(fields) == 5 and fields[4] != "-1" else None
         except (ValueError, IndexError):
-            raise InputError(f"{path}, line {number}: not `utt recording start end`") from None
+            raise segment_error(path, number, fields) from None
         times = 0 <= start < end < np.inf or (0 <= start < np.inf and end == -1.0)
         if len(fields) > 5 or not times or (channel or 0) < 0:
             raise InputError(
                 f"{path}, line {number}: {utt} from {start:g} to {end:g} s; correct it"
             )
         yield utt, recording, channel, start, end
+
+
+def segment_error(path: Path, number: int, fields: Sequence[str]) -> InputError:
+    """The error that says what a line of segments must be."""
+    return InputError(
+        f"{path}, line {number}: not `utt recording start end`, with times in seconds, and a"
+        f" channel counted from 0 where one is named: {' '.join(fields)[:80]}"
+    )
 
 
 def read_scp(path: Path, *, open_pipe: OpenPipe | None = None, moves: Moves = ()) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError, least_share, name_some
 from bayes_asr.base.files import replacing, settle, together
 from bayes_asr.base.log import LOGGER
@@ -32,7 +33,7 @@ from bayes_asr.data.sound.audio import (
     take_channel,
 )
 from bayes_asr.data.sound.pitch import SLOWEST, pitch_features
-from bayes_asr.data.sound.plp import LPC_ORDER, perceptual_cepstra
+from bayes_asr.data.sound.plp import LOWEST, LPC_ORDER, perceptual_cepstra
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
@@ -79,6 +80,13 @@ class Analysis:
                 f"front end: {self.cepstra} cepstra of {self.bands} mel bands at"
                 f" {self.sample_rate} Hz: up to {MOST_BANDS} bands, no more cepstra than bands, and"
                 f" {low} to {high} Hz"
+            )
+        if self.spectrum in {"mfcc", "fbank", "plp"} and _has_empty_band(
+            self.bands, self.sample_rate
+        ):
+            raise InputError(
+                f"front end: {self.bands} mel bands at {self.sample_rate} Hz; the narrowest lie"
+                " between two frequencies of the spectrum and are constant: take fewer --bands"
             )
         if self.spectrum == "plp" and self.cepstra > LPC_ORDER + 1:
             raise InputError(
@@ -137,6 +145,21 @@ class Analysis:
             return knf.OnlineMfcc(options)
         options.use_log_fbank = self.spectrum == "fbank"
         return knf.OnlineFbank(options)
+
+
+def _has_empty_band(bands: int, rate: int) -> bool:
+    """Whether a mel band has no frequency of the spectrum, as Kaldi's MelBanks refuses it."""
+    # A frame is padded to a power of two.
+    size = 1 << (int(rate * FRAME_LENGTH) - 1).bit_length()
+    mels = _mel(np.arange(size // 2) * rate / size)
+    edges = np.linspace(_mel(LOWEST), _mel(rate / 2), bands + 2)
+    # Strictly inside: of a frequency at an edge, the weight is 0.
+    inside = np.searchsorted(mels, edges[2:], "left") - np.searchsorted(mels, edges[:-2], "right")
+    return bool((inside <= 0).any())
+
+
+def _mel(hertz: np.ndarray | float) -> np.ndarray:
+    return 1127 * elementary.log(1 + np.asarray(hertz) / 700)
 
 
 def cut_windows(samples: np.ndarray, rate: int, window: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import (
     read_mapping,
     read_scp,
+    segment_error,
     write_lines,
     write_mapping,
     write_speakers,
@@ -107,7 +108,7 @@ def _convert_segments(path: Path, factor: Fraction) -> Iterator[str]:
             utt, recording, begin, end, *channel = fields
             times = [_divide(begin, factor), _divide(end, factor)]
         except ValueError:
-            raise InputError(f"{path}, line {number}: not `utt recording start end`") from None
+            raise segment_error(path, number, fields) from None
         yield " ".join(
             (f"{_prefix(factor)}{utt}", f"{_prefix(factor)}{recording}", *times, *channel)
         )

@@ -24,6 +24,7 @@ ALTERNATION = {"<ALT_BEGIN>": "{", "<ALT>": "/", "<ALT_END>": "}"}
 """Marks of a CTM that stand where a word does, and what they are in an STM."""
 TAGS = re.compile(r"(?<!\\);.*", re.S)
 TYPE = 6  # of the fields of a CTM of the RT evaluations
+TRN_NAME = re.compile(r"\([^()]*\d[^()]*\)")
 IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
 Channel = tuple[str, str]
 """Recording and channel."""
@@ -72,6 +73,17 @@ def iter_stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise InputError(f"{path}, line {number}: {len(fields)} fields, an STM has 5 or more")
         labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
         yield number, [*fields[:5], *fields[6 if labelled else 5 :]]
+
+
+def refuse_trn(path: Path) -> None:
+    """Raise InputError for a transcript of sclite's, whose lines end with `(utterance)`."""
+    ends = (fields[-1] for _, fields in iter_lines(path))
+    last = next(ends, "")
+    if TRN_NAME.fullmatch(last) and all(map(TRN_NAME.fullmatch, ends)):
+        raise InputError(
+            f"{path}: each line ends with its utterance, {last} in the first, as in sclite's trn;"
+            r" put it in front: sed -E 's/^(.*)\(([^()]*)\)\s*$/\2 \1/'"
+        )
 
 
 def read_stm(path: Path) -> list[Segment]:

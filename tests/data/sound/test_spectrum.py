@@ -123,11 +123,19 @@ def test_samples_are_features_of_a_data_directory(tmp_path: Path) -> None:
         ({"kind": "samples", "window": 5}, "windows of 5 ms; they have 25 to 1000 ms"),
         ({"cepstra": 30}, "30 cepstra of 23 mel bands"),
         ({"sample_rate": 0}, "at 0 Hz"),
+        ({"kind": "fbank", "bands": 127}, "127 mel bands at 16000 Hz; .* take fewer --bands"),
+        ({"kind": "mfcc-pitch", "bands": 96, "sample_rate": 8000}, "96 mel bands at 8000 Hz"),
     ],
 )
 def test_impossible_front_ends_are_refused(arguments: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Analysis(**arguments)
+
+
+@pytest.mark.parametrize(("rate", "bands"), [(1000, 25), (8000, 95), (16000, 126), (44100, 200)])
+def test_the_most_bands_that_a_spectrum_fills_vary(rate: int, bands: int) -> None:
+    noise = RNG.normal(0, 3000, rate)
+    assert Analysis("fbank", bands=bands, sample_rate=rate)(noise).std(axis=0).min() > 0.1
 
 
 def corpus(folder: Path, seconds: dict[str, float], rate: int = 16000) -> Path:
@@ -325,6 +333,8 @@ def in_a_process_of_its_own(work: Callable[[], None], how: str, last: int) -> in
         ("segments", "b1 a1 0 0.5 -2\n", "line 1: b1 from 0 to 0.5 s"),
         ("segments", "b1 a1 0 0.5\nb1 a1 0 0.4\n", "b1 is there a second time"),
         ("segments", "b1 a1 x 1\n", "line 1: not `utt recording start end`"),
+        ("segments", "b1 a1 0 1 A\n", "channel counted from 0 where one is named: b1 a1 0 1 A"),
+        ("segments", "b1 a1 0 00:01\n", "with times in seconds, .*: b1 a1 0 00:01"),
     ],
 )
 def test_faults_of_the_tables_are_named(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +77,34 @@ def test_costs_make_a_difference(run_wer: Callable[..., str], tmp_path: Path) ->
     pair = ["--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp"]
     assert run_wer(*pair).startswith("%WER 120.00 [ 6 / 5, 3 ins, 3 del, 0 sub ] WER (plain)")
     assert run_wer(*pair, "--costs", "levenshtein").startswith("%WER 100.00 [ 5 / 5, 0 ins")
+
+
+def test_transcripts_of_sclite_are_no_kaldi_text(
+    run_wer: Callable[..., str], tmp_path: Path
+) -> None:
+    """usnistgov/SCTK #47: a word for each name, and the words behind it, would be counted."""
+    (tmp_path / "trn").write_text("hello world (spk1-001)\nhello you (spk1-002)\n")
+    with pytest.raises(InputError, match=r"trn: each line ends with its utterance, \(spk1-001\)"):
+        run_wer("--ref", tmp_path / "trn", "--hyp", tmp_path / "trn")
+    remedy = r"s/^(.*)\(([^()]*)\)\s*$/\2 \1/"
+    command = ["sed", "-E", remedy, tmp_path / "trn"]
+    (tmp_path / "text").write_bytes(subprocess.check_output(command))
+    assert "[ 0 / 4," in run_wer("--ref", tmp_path / "text", "--hyp", tmp_path / "text")
+
+
+def test_words_in_brackets_may_end_lines(run_wer: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("u1 yes (laughter)\nu2 no (cough)\n")
+    assert "[ 0 / 4," in run_wer("--ref", tmp_path / "text", "--hyp", tmp_path / "text")
+
+
+def test_words_of_another_case_are_announced(
+    run_wer: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SeanNaren/deepspeech.pytorch #332."""
+    (tmp_path / "ref").write_text("u1 hello World El el\n")
+    (tmp_path / "hyp").write_text("u1 HELLO World el El\n")
+    run_wer("--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp")
+    assert "1 words differ by case alone and count as errors: HELLO; write both" in caplog.text
 
 
 @pytest.fixture
