@@ -45,6 +45,17 @@ def speakers(out: Path, name: str) -> set[str]:
     return set(read_mapping(out / "data" / name / "utt2spk").values())
 
 
+def test_tables_of_every_set_are_sorted(tmp_path: Path) -> None:
+    """Each file is a speaker, of whom several are drawn for dev and for test."""
+    names = [f"take{number}" for number in range(40)]
+    corpus = make_corpus(tmp_path / "mine", dict.fromkeys(names, "words"))
+    assert prepare(corpus, tmp_path / "out") == 0
+    for name in SETS:
+        for table in ("text", "wav.scp", "utt2spk"):
+            keys = [*read_text(tmp_path / "out/data" / name / table)]
+            assert keys == sorted(keys), (name, table)
+
+
 def test_folders_may_be_links(corpus: Path, tmp_path: Path) -> None:
     """A link that leads back is followed once."""
     linked = tmp_path / "linked"

@@ -65,6 +65,7 @@ def test_all_that_is_odd_is_said_at_once(
         ("text", "s0/t0 a\n\ufeffs0/t1 b\n", "line 2: \\ufeffs0/t1 holds U+FEFF"),
         ("text", "s0/t0 <eps> a\n", "text, line 1: <eps> is a symbol of decoding graphs"),
         ("text", "s0/t0 a\ns0/t1 #0 </s>\n", "text, line 2: #0 is a symbol of decoding graphs"),
+        ("text", "s0/t0 a (<s>)\n", "text, line 1: <s> is a symbol of decoding graphs"),
         ("text", "s0/t0.wav a\n", "the first is s0/t0.wav; write s0/t0, without the extension"),
         ("text", "S0/t0 a\n", "there is s0/t0, which differs in upper and lower case"),
         ("lexicon.txt", "hello h e l o_B\n", "hello has a phone that ends in one of _B"),

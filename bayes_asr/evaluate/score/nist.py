@@ -23,7 +23,8 @@ LOG = logging.getLogger(__name__)
 ALTERNATION = {"<ALT_BEGIN>": "{", "<ALT>": "/", "<ALT_END>": "}"}
 """Marks of a CTM that stand where a word does, and what they are in an STM."""
 TAGS = re.compile(r"(?<!\\);.*", re.S)
-TYPE = 6  # of the fields of a CTM of the RT evaluations
+CONFIDENCE, TYPE = 5, 6  # of the fields of a CTM; types are of the RT evaluations
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)|na", re.ASCII | re.I)
 TRN_NAME = re.compile(r"\([^()]*\d[^()]*\)")
 IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
 Channel = tuple[str, str]
@@ -144,6 +145,12 @@ def _parse_word(fields: Sequence[str], path: Path, number: int) -> Word:
     begin, duration = (_parse_seconds(field, path, number) for field in fields[2:4])
     if duration < 0:
         raise InputError(f"{path}, line {number}: {fields[4]} lasts {duration} s")
+    for confidence in fields[CONFIDENCE : CONFIDENCE + 1]:
+        if not NUMBER.fullmatch(confidence):
+            raise InputError(
+                f"{path}, line {number}: {confidence!r} stands where a confidence does, a number or"
+                " NA; a line has one word"
+            )
     return Word((fields[0], fields[1]), begin, duration, fields[4])
 
 

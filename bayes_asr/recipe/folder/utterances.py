@@ -1,5 +1,6 @@
 """Utterances of a folder: words, files and speakers, and their keys in Kaldi's tables."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from bayes_asr.recipe.folder.sounds import FORM, Sounds, choose_files, find_soun
 from bayes_asr.recipe.folder.spelling import Spell, compose
 
 Transcripts = dict[str, tuple[str, ...]]
+SYMBOL = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, RESERVED))})(?!\w)", re.ASCII)
+"""A reserved word, also with marks around it, as Kaldi's validate_data_dir.sh looks for them."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,15 @@ def _refuse_spaces(text: Path, corpus: Path) -> None:
 
 def _refuse_reserved(text: Path) -> None:
     places = [
-        (number, word)
-        for number, (_, *words) in iter_lines(text)
-        for word in words
-        if word in RESERVED
+        (number, match[0])
+        for number, fields in iter_lines(text)
+        for field in fields
+        for match in SYMBOL.finditer(field)
     ]
     if places:
-        number, word = places[0]
+        number, symbol = places[0]
         raise InputError(
-            f"{text}, line {number}: {word} is a symbol of decoding graphs and no word; take it"
+            f"{text}, line {number}: {symbol} is a symbol of decoding graphs and no word; take it"
             f" out (there are {len(places)} of {', '.join(RESERVED)})"
         )
 
@@ -179,7 +182,8 @@ def describe_wordless(utterances: Sequence[Utterance]) -> str:
 
 
 def write_utterances(members: Sequence[Utterance], directory: Path) -> None:
-    """Write a data directory that names the sound where it lies."""
+    """Write a data directory that names the sound where it lies, in byte order of the keys."""
+    members = sorted(members, key=lambda utt: utt.key)
     write_speakers({utt.key: utt.speaker for utt in members}, directory)
     write_text(((utt.key, utt.words) for utt in members), directory / "text")
     write_mapping(((utt.key, str(utt.file)) for utt in members), directory / "wav.scp")
