@@ -14,6 +14,7 @@ from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 from bayes_asr.kaldi_io.compressed import compressed_size, expand
 
 VECTORS: dict[bytes, np.dtype] = {b"FV": np.dtype("<f4"), b"DV": np.dtype("<f8")}
+SOUNDS = (b"RIFF", b"RIFX", b"RF64", b"NIST", b"fLaC", b"OggS")
 PLAIN: dict[bytes, np.dtype] = {b"FM": np.dtype("<f4"), b"DM": np.dtype("<f8"), **VECTORS}
 
 
@@ -84,7 +85,7 @@ def read_text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     """Read `[ 1 2 \\n 3 4 ]`; own code, since kaldiio takes a leading "1" for integers."""
     line = (head + source.line()).lstrip()
     if not line.startswith(b"["):
-        raise _explain_no_matrix(source, utt, "no '['")
+        raise _explain_no_matrix(source, utt, _describe_start(line, utt))
     # Rows end with their lines; the bracket may close behind the last row or in a line of its own.
     rows, line, closed = [], line[1:], b""
     while not closed:
@@ -99,6 +100,17 @@ def read_text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
         detail = f"rows of {widths[0]} to {widths[-1]} values, {remainder[:20]!r} after the ']'"
         raise _explain_no_matrix(source, utt, detail)
     return np.array(rows).reshape(len(rows), widths[0])
+
+
+def _describe_start(line: bytes, utt: str) -> str:
+    """The line that is no text matrix, where an index names a sound or a whole archive."""
+    if line.startswith(SOUNDS):
+        return (
+            f"sound of the kind {line[:4].decode()}, of which `bayes-asr features` makes features"
+        )
+    if line.startswith(f"{utt} ".encode()):
+        return "the name of the utterance; an index gives the offset of what is behind it"
+    return "no '['"
 
 
 def _parse_numbers(source: ByteReader, utt: str, line: bytes) -> np.ndarray:

@@ -134,3 +134,20 @@ def test_a_gz_that_is_not_one(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         list(iter_int_vectors(path))
     one_line(error, path, "gzip")
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"RIFF\x24\0\0\0WAVEfmt \n", "sound of the kind RIFF, of which `bayes-asr features`"),
+        (b"fLaC\0\0\0\x22\n", "sound of the kind fLaC"),
+        (b"u " + binary(MATRIX), "the name of the utterance; an index gives the offset"),
+    ],
+)
+def test_sounds_and_whole_archives_are_no_matrices(
+    tmp_path: Path, content: bytes, part: str
+) -> None:
+    """wnhsu/FactorizedHierarchicalVAE #2: wav.scp in the place of feats.scp."""
+    with pytest.raises(InputError) as error:
+        read_matrix(str(path := ark_file(tmp_path, content)), "u")
+    one_line(error, path, "u is no matrix before offset", part)

@@ -323,7 +323,7 @@ def build_grammar_fst(
     _refuse_mute(model, {label for _, label, *_ in arcs} - {backoff}, words)
     if not final:
         raise InputError(f"{model.name}: {NO_END}")
-    unknown = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - {*words}
+    unknown = {word for ngram in model.log_prob for word in ngram} - {*words}
     return build_fst(arcs, final, states.get((START,), states[()])), unknown
 
 

@@ -171,6 +171,13 @@ def test_foreign_words_are_left_out_and_named() -> None:
     assert set(fst.ilabel.tolist()) == {1, 2, 3}
 
 
+def test_foreign_words_of_longer_ngrams_alone_are_named() -> None:
+    log_prob = {("a",): -1.0, (END,): -1.0, ("wood", "a"): -0.5}
+    words = {"<eps>": 0, "a": 1, "#0": 2, START: 3, END: 4}
+    _, unknown = build_grammar_fst(NgramModel(2, log_prob, {}), words, 2)
+    assert unknown == {"wood"}
+
+
 def test_ngrams_without_history_are_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     model = estimate_witten_bell([["a", "b", "c"]], 3)
     log_prob = {ngram: p for ngram, p in model.log_prob.items() if ngram != ("a", "b")}
