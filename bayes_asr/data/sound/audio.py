@@ -29,6 +29,7 @@ LONGEST = 1 << 30  # samples of a file: 18 hours at 16 kHz
 # samples that a file of any size may have, and for each byte: Opus at 6 kbit/s has 64, silence 1000
 ALWAYS_DECODED, MOST_PER_BYTE = 1 << 26, 100
 UNTOLD = 2**63 - 1  # samples that a file promises that was written into a pipe
+LFS_POINTER = b"version https://"  # the first NEEDED bytes
 LARGEST = 1 << 32  # bytes, as of RIFF
 AT_SPEED = re.compile(r"(?P<file>.+)\[speed=(?P<factor>[0-9.]{1,12})\]", re.S)
 SLOWEST, FASTEST = Fraction(1, 10), Fraction(10)
@@ -77,6 +78,8 @@ def read_channels(path: Path | str, *, open_pipe: OpenPipe | None = None) -> tup
         content = bytearray(source.read_some(NEEDED))
         if not content:
             raise source.fail("is empty; make it again")
+        if content == LFS_POINTER:
+            raise source.fail("is a pointer of Git LFS, not the sound; fetch that: git lfs pull")
         if not is_known(content):
             raise source.fail(
                 "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox IN OUT.wav"

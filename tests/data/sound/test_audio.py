@@ -199,6 +199,7 @@ def test_extensible_and_big_endian_riff(file: Callable[[bytes], Path]) -> None:
     [
         (b"", "is empty"),
         (b"R", "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "git lfs pull"),
         (b"Dear diary" * 99, "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox"),
         (b"OggS" + bytes(100), "no page of Ogg ends at offset 54"),
         (b"OggS" + bytes(23), "the stream does not end within its 27 bytes"),
