@@ -51,7 +51,7 @@ TABLES = ("text", "utt2spk", "dev", "test", "lexicon.txt", "lm.arpa")
 SETS = ("train", "dev", "test")
 SHARE = 0.1  # of the utterances: dev and test, where nobody listed them
 ORDER = 3  # of the language model
-FOLDING = " --set recipe.options=[--fold] takes all words in lower case"
+FOLDING = " --set 'recipe.options=[--fold]' takes all words in lower case"
 
 Sets = dict[str, list[Utterance]]
 
@@ -155,7 +155,7 @@ def announce(text: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
         print(f"{text}: folded: words are in lower case, without punctuation at their ends")
     elif shares := describe_shares(words):
         print(
-            f"{text}: {shares}; these are words of their own. --set recipe.options=[--fold] takes"
+            f"{text}: {shares}; these are words of their own. --set 'recipe.options=[--fold]' takes"
             " all words in lower case, without punctuation at their ends"
         )
 

@@ -315,7 +315,7 @@ def test_words_may_stand_beside_the_sound(
         sound.with_suffix(suffix).write_bytes(content)
     out = tmp_path / "out"
     assert prepare(corpus, out) == 1
-    assert "--set recipe.options=[--beside] reads .lab" in capsys.readouterr().err
+    assert "--set 'recipe.options=[--beside]' reads .lab" in capsys.readouterr().err
     assert prepare(corpus, out, "--beside") == 0
     text = out / "data/local/text"
     said = capsys.readouterr().out

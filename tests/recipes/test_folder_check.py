@@ -203,7 +203,7 @@ def test_case_and_punctuation_are_announced_and_folded(
     said = capsys.readouterr().out
     assert "18 of 71 words (25.4%) begin or end in punctuation, such as perro,, ¿perro?;" in said
     assert "1 of 71 words (1.4%) differ from a more frequent one only by case, such as El b" in said
-    assert "--set recipe.options=[--fold]" in said
+    assert "--set 'recipe.options=[--fold]'" in said
     (corpus / "lexicon.txt").write_text("El e l\nperro p\nlejos l\ndogs' d\n")
     (corpus / "lm.arpa").write_text(ARPA.format("El", "perro"))
     assert prepare(corpus, tmp_path / "folded", "--fold") == 0

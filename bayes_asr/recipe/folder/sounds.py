@@ -12,7 +12,7 @@ from bayes_asr.recipe.folder.spelling import compose
 
 SOUND = {".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"}
 TEXTS = {".lab", ".txt", ".textgrid", ".trn", ".wrd", ".phn", ".json"}  # beside sounds
-BESIDE = "--set recipe.options=[--beside]"
+BESIDE = "--set 'recipe.options=[--beside]'"
 BESIDE_KINDS = (".lab", ".txt", ".textgrid")
 BLOCK = 1 << 14  # samples: of most files one block is enough to hear something
 COUNTED = 6  # kinds of files that a message counts
