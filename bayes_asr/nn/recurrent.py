@@ -127,6 +127,7 @@ class RecurrentLayer(Layer):
         # Kernels hand back h alone: in chunks, a cell with a second state goes frame by frame.
         return (
             self.compiled
+            and self.expansion is None  # which torch computes
             and library.runs_on(self.W.weight.device)
             and has_product(torch.float32)
             and (self.looks_ahead or self.cell.states == 1)
