@@ -132,8 +132,9 @@ def inspect(corpus: Path, text: Path, spell: Spell) -> tuple[Sets, Lexicon, Ngra
         lexicon = check.attempt(make_lexicon, corpus, text, sets["train"])
     elif sets and lexicon:
         vocabulary = {word for word, _ in lexicon}
+        remedy = "" if spell is fold else FOLDING
         check.attempt(
-            refuse_other_spelling, tables["lexicon.txt"], sets["train"], vocabulary, FOLDING
+            refuse_other_spelling, tables["lexicon.txt"], sets["train"], vocabulary, remedy
         )
     if lexicon and model:
         check.attempt(refuse_other_words, model, lexicon)

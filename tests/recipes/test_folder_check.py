@@ -194,6 +194,18 @@ def test_transcripts_without_words_are_counted(
     assert "2 of 18 transcripts have no words and are learnt as silence: s1/t1, s2/t0" in said
 
 
+def test_folding_is_proposed_where_it_is_not_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "el perro"))
+    (corpus / "lexicon.txt").write_text("gato g\n")
+    for options, is_proposed in (([], True), (["--fold"], False)):
+        assert prepare(corpus, tmp_path / "out", *options) == 1
+        said = capsys.readouterr().err
+        assert "are they spelled alike" in said
+        assert ("--fold" in said) == is_proposed
+
+
 def test_case_and_punctuation_are_announced_and_folded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
