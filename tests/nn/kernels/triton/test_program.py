@@ -52,14 +52,18 @@ def test_factors_of_half_the_size() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [{"H": 70}, {"H": 128, "sets": 1, "D": 1}])
-def test_every_unit_computes_the_equations(case: dict[str, Any]) -> None:
-    assert_below(1e-6, interpret(list(UNITS), **case))
+def test_every_unit_computes_the_equations() -> None:
+    assert_below(1e-6, interpret(list(UNITS), H=70))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [{}, {"sets": 1, "B": 40, "lengths": [2] * 33 + [1]}])
-def test_many_units_and_sequences(case: dict[str, Any]) -> None:
+def test_shared_weights_in_one_direction() -> None:
+    assert_below(1e-6, interpret(EVERY_KERNEL, H=128, sets=1, D=1))
+
+
+@pytest.mark.slow
+def test_many_units_and_sequences() -> None:
+    case = {"sets": 1, "B": 40, "lengths": [2] * 33 + [1]}
     assert_below(1e-6, interpret(["li-bru"], H=550, **case))
 
 
