@@ -31,6 +31,7 @@ VERBS = {
     "lattice-posteriors": "posteriors of lattices, as Kaldi's lattice-to-smbr-post prints them",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",
     "lmrescore": "put another n-gram model of language into lattices",
+    "find": "say where words and phrases may have been said, by the lattices of a run",
     "generate": "write the labels of utterances by a network with a decoder",
     "classify": "say which class each utterance is of, and how often that is wrong",
     "score": "count errors of a run; the LM weight is chosen on dev",

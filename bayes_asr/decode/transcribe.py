@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
@@ -29,12 +28,7 @@ from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
-from bayes_asr.decode.search.search_record import (
-    describe_differences,
-    describe_search,
-    has_same_graph,
-)
-from bayes_asr.evaluate.score.scores import read_scores
+from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.nn import beam_search
 from bayes_asr.tasks.task import task_of
@@ -250,7 +244,7 @@ def _make_recogniser(
     model = task_of(config).locate_model()
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
-    weights = weights or _choose_weights(run, graph, search, is_other=bool(other_graph))
+    weights = weights or choose_weights(run, graph, search, is_other=bool(other_graph))
     (checked,) = pair_weights(*([weight] for weight in weights))
     # Kaldi's graph folders need not have a lexicon: words are recognised without it.
     pronouncer = None
@@ -260,41 +254,3 @@ def _make_recogniser(
         LOGGER.warning("%s; times are rough", error)
     decoding_graph, engine = load_decoding_graph(graph, model), choose_engine()
     return Recogniser(network, decoding_graph, words, search, checked, engine, pronouncer)
-
-
-def _choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: bool) -> Weights:
-    """The LM weight and the penalty that dev chose with this graph, for the first convention.
-
-    Where dev was decoded with another one, its choice says nothing: those of the search then.
-    is_other: whether the graph is not the run's own.
-    """
-    path = run / "score_dev.json"
-    is_scored = is_there(path)
-    if not is_scored and not is_other:
-        raise InputError(
-            f"{path}: no LM weight is chosen on dev yet; score the run, or give --lmwt"
-        )
-    default = 1 / search.acoustic_scale, 0.0
-    description = f"LM weight {default[0]:g} (1 / decode.acoustic_scale) and penalty 0 with {graph}"
-    if not is_scored:
-        LOGGER.warning("%s: no LM weight is chosen on dev; --lmwt gives another", description)
-        return default
-    score = read_scores(path)[0]
-    tuned = float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
-    # Weights are tuned on one graph; other beams matter little, and are only named.
-    now = describe_search(graph, search)
-    if score.decoded and not has_same_graph(score.decoded, now):
-        LOGGER.warning(
-            "%s: dev chose %g with another graph, %s; --lmwt gives another",
-            *(description, tuned[0], score.decoded.get("graph")),
-        )
-        return default
-    if not score.decoded and is_other:
-        LOGGER.warning(
-            "%s: %s does not say with which graph dev chose %g", *(description, path, tuned[0])
-        )
-        return default
-    differences = describe_differences(score.decoded, now) if score.decoded else ""
-    if differences:
-        LOGGER.warning("dev chose LM weight %g with other settings: %s", tuned[0], differences)
-    return tuned

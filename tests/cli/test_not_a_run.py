@@ -14,6 +14,7 @@ OF_ONE_RUN = {
     "decode": ["--on=dev"],
     "denlats": ["--on=train", "--lang=lang", "--out=out"],
     "export": ["--onnx=out"],
+    "find": ["word"],
     "fold": ["--out=out"],
     "forward": ["--data=data", "--out=out"],
     "generate": ["--on=dev"],

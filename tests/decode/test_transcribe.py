@@ -19,6 +19,7 @@ from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.data.targets.marks import find_frames, spread_states, write_alignments
 from bayes_asr.kaldi_io.mdl import STATES, build_monophone_model
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.train.runs import checkpoint
 from tests.data.sound.test_audio import riff, sphere, written
 from tests.support.places import CONF
@@ -204,6 +205,32 @@ def test_files_of_one_speaker_are_normalised_together(
     decoded = (run / "decode_dev" / name).read_text().splitlines()[:4]
     heard = [line for line in printed.out.splitlines() if line.startswith(str(dev))]
     assert [line.split(": ")[1] for line in heard] == [d.split(None, 1)[1] for d in decoded]
+
+
+def test_words_are_found_in_lattices(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every word of the best paths is found in its utterance; the index stays until they change."""
+    score = json.loads((run / "score_dev.json").read_text())[0]
+    name = f"words.lmwt{score['lm_weight']:g}.wip{score['insertion_penalty']:.1f}.txt"
+    said = read_text(run / "decode_dev" / name)
+    arguments = ("find", run, "one", "one one", "--on", "dev", "--least", "0")
+    command(*arguments, "--json")
+    sightings = json.loads(capsys.readouterr().out)
+    for phrase in ("one", "one one"):
+        places = [s for s in sightings if s["phrase"] == phrase]
+        best = {utt for utt, words in said.items() if f" {phrase} " in f" {' '.join(words)} "}
+        assert best <= {s["utterance"] for s in places}
+        assert all(0 <= s["begin"] < s["end"] and 0 <= s["posterior"] <= 1 for s in places)
+        assert [s["posterior"] for s in places] == sorted(s["posterior"] for s in places)[::-1]
+    index = run / "decode_dev" / "keywords.npz"
+    made = index.stat().st_mtime_ns
+    command(*arguments)
+    printed = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(" ") for line in printed) == len(sightings)
+    assert index.stat().st_mtime_ns == made
+    command(*arguments, "--lmwt", "2.5")
+    assert index.stat().st_mtime_ns != made
+    assert main(["find", str(run), "ome"]) == 1
+    assert "lacks 'ome', so no lattice has it; did you mean one?" in capsys.readouterr().err
 
 
 def test_weight_of_another_graph_is_not_used_unsaid(

@@ -1,0 +1,130 @@
+"""bayes-asr find: words and phrases in the lattices of a decoded run."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bayes_asr.base.errors import InputError, printable
+from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, suggest
+from bayes_asr.config.schema import Config
+from bayes_asr.data.directories import locate, locate_all
+from bayes_asr.decode.keywords import open_index
+from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
+from bayes_asr.decode.lattices.paths import Weights, pair_weights
+from bayes_asr.decode.search.options import SearchOptions
+from bayes_asr.decode.search.tuned_weights import choose_weights
+from bayes_asr.evaluate.score.run_scores import SETS
+from bayes_asr.kaldi_io.jobs import find_jobs
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.configuration import read_configuration
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A place where a phrase may have been said, in seconds of its recording, and how likely."""
+
+    phrase: str
+    set: str
+    utterance: str
+    recording: str
+    begin: float
+    end: float
+    posterior: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="run whose sets were decoded")
+    parser.add_argument(
+        "phrases", nargs="+", metavar="WORD", help='a word, or several as one argument: "a b"'
+    )
+    parser.add_argument(
+        "--on", nargs="+", choices=SETS, metavar="SET", help="default: all that are decoded"
+    )
+    parser.add_argument(
+        "--least",
+        type=share,
+        default=0.1,
+        metavar="POSTERIOR",
+        help="leave out what is less likely (default %(default)s)",
+    )
+    parser.add_argument("--lmwt", type=lm_weight, help="LM weight; default: that chosen on dev")
+    parser.add_argument("--wip", type=penalty, help="insertion penalty with --lmwt; default 0")
+    parser.add_argument("--nj", type=processes, default=1, help="processes that make the index")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the places of each phrase, likeliest first; an index stays in RUN/decode_SET."""
+    if args.wip is not None and args.lmwt is None:
+        raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
+    config = read_configuration(args.run)
+    graph = locate(config.data.graph, config.data, "decoding graph")
+    phrases = read_phrases(args.phrases, graph / "words.txt")
+    if args.lmwt is None:
+        search = SearchOptions.from_config(config.decode, allow_partial=True)
+        weights = choose_weights(args.run, graph, search, is_other=False)
+    else:
+        (weights,) = pair_weights([args.lmwt], [args.wip or 0.0])
+    names = args.on or [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
+    if not names:
+        raise InputError(f"{args.run}: no decode_SET; run bayes-asr decode first")
+    sightings = [
+        sighting
+        for name in names
+        for sighting in find_in_set(args.run, name, config, phrases, weights, args.nj)
+        if sighting.posterior >= args.least
+    ]
+    sightings.sort(key=lambda s: (args.phrases.index(s.phrase), -s.posterior, s.utterance))
+    if args.json:
+        print(json.dumps([asdict(sighting) for sighting in sightings]))
+        return
+    for phrase in dict.fromkeys(args.phrases):
+        places = [sighting for sighting in sightings if sighting.phrase == phrase]
+        print(printable(f"{phrase}: {len(places)} places"))
+        for s in places:
+            print(
+                printable(
+                    f"{s.posterior:8.2f}  {s.set}  {s.utterance}  {s.recording}"
+                    f"  {s.begin:.2f} {s.end:.2f}"
+                )
+            )
+
+
+def read_phrases(phrases: list[str], words: Path) -> dict[str, list[int]]:
+    """The word-ids of each phrase; InputError for words that `words`, words.txt, lacks."""
+    symbols = read_symbols(words)
+    numbers: dict[str, list[int]] = {}
+    for phrase in phrases:
+        if not phrase.split():
+            raise InputError("a phrase is empty; give a word")
+        for word in phrase.split():
+            if not symbols.get(word):
+                raise InputError(
+                    f"{words}: lacks {word!r}, so no lattice has it{suggest(word, symbols)}"
+                )
+        numbers[phrase] = [symbols[word] for word in phrase.split()]
+    return numbers
+
+
+def find_in_set(
+    run: Path, name: str, config: Config, phrases: dict[str, list[int]], weights: Weights, nj: int
+) -> Iterator[Sighting]:
+    """Yield the places of all phrases in the lattices of a set."""
+    decode_dir = run / f"decode_{name}"
+    lattices = find_jobs(decode_dir, "lat")
+    if not lattices:
+        raise InputError(f"{decode_dir}: holds no lattices lat.N.gz; decode the set again")
+    index = open_index(decode_dir, lattices, weights, nj)
+    places = read_places(locate_all(config.data, name, "features")[0]) or {}
+    # A network that skips frames has longer ones.
+    shift = FRAME_SHIFT * task_of(config).output_stride
+    for phrase, words in phrases.items():
+        for hit in index.find(words):
+            place = places.get(hit.utterance, Place(hit.utterance, "1", 0.0))
+            begin, end = (round(place.begin + shift * frame, 3) for frame in (hit.begin, hit.end))
+            posterior = round(hit.posterior, 4)
+            yield Sighting(phrase, name, hit.utterance, place.recording, begin, end, posterior)

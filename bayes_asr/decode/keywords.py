@@ -1,0 +1,182 @@
+"""Keywords in lattices: where words and phrases may have been said, and how likely.
+
+The posterior of a phrase at a place is the share of all paths, by their weight, that pass its
+words there, one right after the other.  Kaldi: lattice-to-kws-index, kws-search (Can & Saraclar,
+"Lattice indexing for spoken term detection", 2011).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.pool import map_utterances
+from bayes_asr.base.progress import follow
+from bayes_asr.data.corpus.index import Arrays, Index, state_of
+from bayes_asr.decode.lattices.mbr import build_arc_table
+from bayes_asr.decode.lattices.paths import Weights, weigh
+from bayes_asr.decode.lattices.rescore import iter_word_lattices
+from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
+
+NO_WORD = 0
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A place where a phrase may have been said: its frames, and its posterior."""
+
+    utterance: str
+    begin: int
+    end: int
+    posterior: float
+
+
+@dataclass(frozen=True)
+class KeywordIndex:
+    """The arcs [A] of lattices, sorted by the state that they enter.
+
+    `utterances` [U]; `owner` int32 [A]: the lattice of an arc; `word`, `source`, `target`
+    int32 [A], states counted through all lattices; `begin`, `end` int32 [A], frames; `share`
+    float64 [A]: of the paths that enter `target`, those by the arc; `visits` float64 [A]: of all
+    paths, those that enter `target`.
+    """
+
+    utterances: np.ndarray
+    owner: np.ndarray
+    word: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    share: np.ndarray
+    visits: np.ndarray
+
+    def find(self, phrase: Sequence[int]) -> list[Hit]:
+        """The places of a phrase of word-ids, by utterance, likeliest first within it."""
+        *earlier, last = phrase
+        first = np.flatnonzero(self.word == last)
+        end, posterior = self.end[first], self.visits[first] * self.share[first]
+        for word in reversed(earlier):
+            passed: tuple[np.ndarray, ...] = (first, end, posterior)
+            columns = []
+            # Arcs without a word may lie between two words, several in a row.
+            while len(passed[0]):
+                entering = self._enter(*passed)
+                columns.append(self._choose(word, *entering))
+                passed = self._choose(NO_WORD, *entering)
+            if columns:
+                first, end, posterior = map(np.concatenate, zip(*columns, strict=True))
+        hits = []
+        for owner in np.unique(self.owner[first]):
+            rows = self.owner[first] == owner
+            spans = (self.begin[first[rows]], end[rows], posterior[rows])
+            hits += [Hit(str(self.utterances[owner]), *place) for place in merge_overlaps(*spans)]
+        return hits
+
+    @cached_property
+    def _offsets(self) -> np.ndarray:
+        """The rows of the arcs into each state, int64 [S + 1]."""
+        states = int(max(self.source.max(initial=0), self.target.max(initial=0))) + 1
+        return np.searchsorted(self.target, np.arange(states + 1))
+
+    def _enter(
+        self, first: np.ndarray, end: np.ndarray, posterior: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sequences of arcs with each arc that enters the first of them put before them."""
+        # Backwards from a state paths forget what follows it: the shares are multiplied.
+        rows, begins = take_rows(self._offsets, self.source[first])
+        counts = np.diff(begins)
+        return rows, np.repeat(end, counts), np.repeat(posterior, counts) * self.share[rows]
+
+    def _choose(self, word: int, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The sequences whose first arc bears `word`."""
+        chosen = self.word[columns[0]] == word
+        return tuple(column[chosen] for column in columns)
+
+
+def merge_overlaps(
+    begin: np.ndarray, end: np.ndarray, posterior: np.ndarray
+) -> Iterator[tuple[int, int, float]]:
+    """Yield places [N] of one phrase with those that overlap them added up, likeliest first.
+
+    Those that are added up share a frame, so no path has two of them, and the sum is the posterior
+    that the phrase is being said in that frame. The times are those of the likeliest of them.
+    """
+    stop = np.maximum(end, begin + 1)  # a word without a frame has one here
+    while len(begin):
+        change = np.zeros(int(stop.max()) + 1)
+        np.add.at(change, begin, posterior)
+        np.subtract.at(change, stop, posterior)
+        peak = int(change.cumsum().argmax())
+        here = (begin <= peak) & (peak < stop)
+        best = np.flatnonzero(here)[posterior[here].argmax()]
+        yield int(begin[best]), int(end[best]), min(1.0, float(posterior[here].sum()))
+        begin, end, stop, posterior = (x[~here] for x in (begin, end, stop, posterior))
+
+
+def index_lattices(
+    lattices: Iterable[tuple[str, CompactLattice]], weights: Weights, nj: int = 1
+) -> KeywordIndex:
+    """Return the index of word lattices at an LM weight and a penalty, made by `nj` processes.
+
+    InputError where there is no lattice.
+    """
+    utterances: list[str] = []
+    tables, states = [], 0
+    for utt, num_states, table in map_utterances(partial(_list_arcs, weights), lattices, nj):
+        table["owner"] = np.full(len(table["word"]), len(utterances), np.int32)
+        table["source"] += states
+        table["target"] += states
+        utterances.append(utt)
+        tables.append(table)
+        states += num_states
+    if not tables:
+        raise InputError("there is no lattice; decode the set again")
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    return KeywordIndex(utterances=np.array(utterances), **columns)
+
+
+def _list_arcs(
+    weights: Weights, utt: str, lattice: CompactLattice
+) -> tuple[str, int, dict[str, np.ndarray]]:
+    """The utterance, its number of states, and its columns of a KeywordIndex but `owner`."""
+    table = build_arc_table(weigh(lattice, *weights))
+    # Backwards from the last state, which all paths enter: a layer enters states of one depth.
+    visits = np.zeros(table.num_nodes)
+    visits[-1] = 1.0
+    for layer in reversed(table.layers):
+        np.add.at(visits, table.source[layer], visits[table.target[layer]] * table.posterior[layer])
+    order = np.argsort(table.target, kind="stable")
+    source, target = table.source[order], table.target[order]
+    numbers = {
+        "word": table.words[table.word[order]],
+        "source": source,
+        "target": target,
+        "begin": table.times[source],
+        "end": table.times[target],
+    }
+    columns = {name: column.astype(np.int32) for name, column in numbers.items()}
+    return (
+        utt,
+        table.num_nodes,
+        columns | {"share": table.posterior[order], "visits": visits[target]},
+    )
+
+
+def open_index(
+    decode_dir: Path, lattices: Sequence[Path], weights: Weights, nj: int = 1
+) -> KeywordIndex:
+    """Read decode_dir/keywords.npz, which is made, or made anew where the lattices changed."""
+
+    def make(folder: Path) -> Arrays:
+        archives = follow(iter_word_lattices(lattices), f"{decode_dir}: index")
+        index = index_lattices(archives, weights, nj)
+        return {field.name: getattr(index, field.name) for field in fields(index)}
+
+    made_from = {path.name: state_of(path) for path in lattices} | {"weights": repr(weights)}
+    return Index(decode_dir).of(
+        "keywords", made_from, make, lambda _, arrays: KeywordIndex(**arrays)
+    )

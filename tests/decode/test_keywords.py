@@ -1,0 +1,90 @@
+"""Keywords against counting over all paths of small lattices, and in the lattices of a run."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import groupby, product
+
+import numpy as np
+import pytest
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.keywords import index_lattices
+from bayes_asr.decode.lattices.paths import weigh
+from bayes_asr.kaldi_io.lattice import CompactLattice
+from tests.decode.lattices.test_mbr import LMWT, WIP, word_lattice
+
+Span = tuple[int, int]
+
+
+def timed_paths(lattice: CompactLattice) -> Iterator[tuple[float, list[tuple[int, int, int]]]]:
+    """Every path: its cost, and its words with the frames from which to which they last."""
+    stack: list[tuple[int, int, float, list[tuple[int, int, int]]]] = [(0, 0, 0.0, [])]
+    while stack:
+        state, frame, cost, words = stack.pop()
+        if np.isfinite(lattice.final_graph[state]):
+            yield (cost + lattice.final_graph[state] + lattice.final_acoustic[state], words)
+        for arc in range(lattice.offsets[state], lattice.offsets[state + 1]):
+            end = frame + int(lattice.tid_offsets[arc + 1] - lattice.tid_offsets[arc])
+            word = int(lattice.word[arc])
+            said = [*words, (word, frame, end)] if word else words
+            through = cost + lattice.graph[arc] + lattice.acoustic[arc]
+            stack.append((int(lattice.nextstate[arc]), end, through, said))
+
+
+def count_spans(lattice: CompactLattice, phrase: tuple[int, ...]) -> dict[Span, float]:
+    """How often a phrase is said from which frame to which, in the mean over all paths."""
+    paths = list(timed_paths(weigh(lattice, LMWT, WIP)))
+    costs = np.array([cost for cost, _ in paths])
+    shares = np.exp(costs.min() - costs)
+    counts: dict[Span, float] = defaultdict(float)
+    for share, (_, words) in zip(shares / shares.sum(), paths, strict=True):
+        for first in range(len(words) - len(phrase) + 1):
+            said = words[first : first + len(phrase)]
+            if tuple(word for word, _, _ in said) == phrase:
+                counts[said[0][1], said[-1][2]] += share
+    return counts
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_posteriors_are_sums_over_all_paths(seed: int, length: int) -> None:
+    lattices = {"a": word_lattice(seed), "b": word_lattice(seed + 100)}
+    index = index_lattices(lattices.items(), (LMWT, WIP))
+    words = sorted({int(word) for lattice in lattices.values() for word in lattice.word} - {0})
+    assert words
+    said = 0
+    for phrase in product(words, repeat=length):
+        hits = index.find(phrase)
+        grouped = {utt: [*group] for utt, group in groupby(hits, lambda hit: hit.utterance)}
+        for utt, lattice in lattices.items():
+            spans = count_spans(lattice, phrase)
+            found = grouped.get(utt, [])
+            said += len(found)
+            assert {(hit.begin, hit.end) for hit in found} <= spans.keys()
+            # Of a frame: how likely the phrase is being said in it. The best place has the most.
+            by_frame: dict[int, float] = defaultdict(float)
+            for (begin, end), share in spans.items():
+                for frame in range(begin, max(end, begin + 1)):
+                    by_frame[frame] += share
+            most = min(1.0, max(by_frame.values(), default=0.0))
+            assert max((hit.posterior for hit in found), default=0.0) == pytest.approx(
+                most, abs=1e-6
+            )
+            if all(share <= 1 for share in by_frame.values()):
+                total = sum(hit.posterior for hit in found)
+                assert total == pytest.approx(sum(spans.values()), abs=1e-6)
+    assert said
+
+
+def test_words_of_another_lattice_do_not_follow() -> None:
+    lattices = [(name, word_lattice(seed)) for name, seed in (("a", 1), ("b", 2))]
+    index = index_lattices(lattices, (LMWT, WIP))
+    last = int(index.word[index.owner == 0][-1])
+    alone = index_lattices(lattices[1:], (LMWT, WIP))
+    hits = [hit for hit in index.find([last, *map(int, alone.word[:1])]) if hit.utterance == "b"]
+    assert hits == alone.find([last, *map(int, alone.word[:1])])
+
+
+def test_nothing_to_index_is_refused() -> None:
+    with pytest.raises(InputError, match="no lattice"):
+        index_lattices([], (LMWT, WIP))
