@@ -15,8 +15,9 @@ from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, load_library
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.spans import word_spans
 from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
-from bayes_asr.decode.align.utterance import align_utterance, word_spans
+from bayes_asr.decode.align.utterance import align_utterance
 from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load
 from bayes_asr.decode.lattices.mbr import decode_risk

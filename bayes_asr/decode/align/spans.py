@@ -1,0 +1,55 @@
+"""The frames of phones and words in an alignment."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.kaldi_io.mdl import TransitionModel
+
+
+def phone_spans(
+    model: TransitionModel, transition_ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The phone-ids [N] of an alignment [T], their first frames, and the first after each."""
+    # A phone begins where its first state is entered; all later transitions are of other states
+    # or self-loops.
+    enters = (model.hmm_state[transition_ids] == 0) & ~model.self_loop[transition_ids]
+    start = np.flatnonzero(enters)
+    return model.phone[transition_ids[start]], start, np.append(start[1:], len(transition_ids))
+
+
+def word_spans(
+    words: Sequence[str], transition_ids: np.ndarray, pronouncer: Pronouncer
+) -> list[tuple[int, int]]:
+    """The first frame of each word, and the first after it, in an alignment of these words.
+
+    Where phones can be shared among words in several ways, one is taken.
+    """
+    phones, begins, _ = (x.tolist() for x in phone_spans(pronouncer.model, transition_ids))
+    # For each word, by the place in `phones` where it ends: the end of the word before it, and the
+    # place where it begins, which differ by a pause.
+    backpointers: list[dict[int, tuple[int, int]]] = []
+    ends = {0: (0, 0)}
+    for word in words:
+        reached: dict[int, tuple[int, int]] = {}
+        for place in ends:
+            pause = place < len(phones) and phones[place] == pronouncer.silence
+            for start in (place, place + 1) if pause else (place,):
+                for _, phone_ids in pronouncer.pronounce(word):
+                    if phones[start : start + len(phone_ids)] == phone_ids:
+                        reached.setdefault(start + len(phone_ids), (place, start))
+        backpointers.append(reached)
+        ends = reached
+    # One phone may be left after the last word: a pause.
+    if not ends or max(ends) < len(phones) - 1:
+        raise InputError(f"the alignment is not of its {len(words)} words")
+    frames = [*begins, len(transition_ids)]
+    # Backwards from the end that covers most phones.
+    place, spans = max(ends), []
+    for reached in reversed(backpointers):
+        earlier, start = reached[place]
+        spans.append((frames[start], frames[place]))
+        place = earlier
+    return spans[::-1]
