@@ -229,8 +229,8 @@ def test_words_are_found_in_lattices(run: Path, capsys: pytest.CaptureFixture[st
     assert index.stat().st_mtime_ns == made
     command(*arguments, "--lmwt", "2.5")
     assert index.stat().st_mtime_ns != made
-    assert main(["find", str(run), "ome"]) == 1
-    assert "lacks 'ome', so no lattice has it; did you mean one?" in capsys.readouterr().err
+    assert main(["find", str(run), "onne"]) == 1
+    assert "lacks 'onne', so no lattice has it; did you mean one?" in capsys.readouterr().err
 
 
 def test_weight_of_another_graph_is_not_used_unsaid(
