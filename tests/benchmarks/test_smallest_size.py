@@ -45,6 +45,7 @@ ELSEWHERE = {
     "hours": "test_hours_are_laid_out",
     "posteriors": "tests/test_denlats.py, where Kaldi is",
     "sequence": "lattices, which no test has of a recipe",
+    "study": "tests/benchmarks/test_study.py",
 }
 """Where those that are not run here are, or what keeps them from that."""
 

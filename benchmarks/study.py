@@ -1,0 +1,238 @@
+"""A study: the systems of an experiment, each at its best learning rate, with several seeds.
+
+    python benchmarks/study.py EXPERIMENT --out OUT [--seeds 3] [--tests A B...] [--json FILE]
+    python benchmarks/study.py EXPERIMENT --out OUT --train CONFIG... [--set KEY=VALUE]... \\
+        [--minutes M]
+
+Every system is trained with seed 1 at the middle three of `RATES`, and on until both neighbours of
+the rate with the fewest wrong frames of dev have been tried; then with the other seeds at that
+rate. Those runs are decoded and scored. The most informative run comes first: a rate of all systems
+before the next one. Whatever is complete is not repeated, and processes that are given the same
+command share the runs. Runs are OUT/SYSTEM/RATE/seedN: a system of two experiments, by the same
+name, is trained once. The table says what is there, and what is missing; --tests compares systems
+pair by pair.
+"""
+
+import argparse
+import itertools
+import math
+import shutil
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import record
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.lock import in_use
+from bayes_asr.cli import main as run_verb
+from bayes_asr.config.systems import read_systems
+from bayes_asr.evaluate.score.pair_comparisons import compare_pairs, read_side
+from bayes_asr.evaluate.score.scores import read_scores
+from bayes_asr.train.runs import state
+from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.history import read_history
+
+RATES = (6.4e-5, 1.6e-4, 4e-4, 1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2)
+MIDDLE = 4
+DIVERGED = "train.max_returns"  # in what a run says that gave up because of numbers not finite
+REPLICATES = 10_000
+WAIT = 10.0  # seconds, until runs of other processes may be complete
+Errors = Mapping[int, float]
+"""The share of wrong frames of dev with seed 1, by the place in `RATES`."""
+
+
+class Run(NamedTuple):
+    """A training of a system: its rate, a place in `RATES`, and its seed."""
+
+    system: str
+    rate: int
+    seed: int
+
+    def folder(self, out: Path) -> Path:
+        """Its directory."""
+        return out / self.system / f"{RATES[self.rate]:g}" / f"seed{self.seed}"
+
+
+def dev_error(folder: Path) -> float | None:
+    """The lowest share of wrong frames of dev; infinite of a diverged run, None while it lasts."""
+    if DIVERGED in state.read(folder).get("why", ""):
+        return math.inf
+    history = read_history(folder)
+    if not history or len(history) < read_configuration(folder).train.epochs:
+        return None
+    return min(entry["dev_error"] for entry in history)
+
+
+def read_errors(out: Path, system: str) -> dict[int, float]:
+    """The errors of a system at the rates that are complete."""
+    errors = {i: dev_error(Run(system, i, 1).folder(out)) for i in range(len(RATES))}
+    return {i: error for i, error in errors.items() if error is not None}
+
+
+def untried(errors: Errors) -> list[int]:
+    """Rates that the search still wants: the middle, beside it, then beside the best one."""
+    if not errors:
+        return [MIDDLE]
+    best = best_rate(errors)
+    wanted = dict.fromkeys((MIDDLE - 1, MIDDLE + 1, best - 1, best + 1))
+    return [i for i in wanted if i in range(len(RATES)) and i not in errors]
+
+
+def best_rate(errors: Errors) -> int:
+    """The rate with the fewest errors."""
+    return min(errors, key=lambda i: errors[i])
+
+
+def list_missing(out: Path, systems: Iterable[str], seeds: int) -> list[Run]:
+    """Runs that are to be trained or scored, the most informative first."""
+    missing = []
+    for system in systems:
+        errors = read_errors(out, system)
+        rates = untried(errors)
+        missing += [(len(errors), Run(system, rate, 1)) for rate in rates]
+        if not rates:
+            runs = [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)]
+            missing += [(len(RATES) + r.seed, r) for r in runs if not is_scored(r.folder(out))]
+    # Sorting is stable: systems keep their order.
+    return [run for _, run in sorted(missing, key=lambda entry: entry[0])]
+
+
+def is_scored(folder: Path) -> bool:
+    """Whether the errors of test have been counted, which is the last step."""
+    return (folder / "score_test.json").exists()
+
+
+def call(*words: str | Path) -> int:
+    """Run a verb of bayes-asr; its status, unless it was interrupted, which ends the study."""
+    status = run_verb([str(word) for word in words])
+    if status > 1:
+        raise SystemExit(status)
+    return status
+
+
+def train(folder: Path, configs: Sequence[str], settings: Sequence[str]) -> None:
+    """Train a run, or go on with it; InputError where it fails, unless it diverges."""
+    words = [word for setting in settings for word in ("--set", setting)]
+    if call("train", *configs, *words, "--out", folder) and dev_error(folder) is None:
+        raise InputError(f"{folder}: the training failed")
+
+
+def score(folder: Path) -> None:
+    """Decode and score a run; log-likelihoods, a hundred times its network, are not kept."""
+    steps = itertools.product(("forward", "decode"), ("dev", "test"))
+    if any(call(verb, folder, "--on", part) for verb, part in steps) or call("score", folder):
+        raise InputError(f"{folder}: it is not scored")
+    for part in ("dev", "test"):
+        shutil.rmtree(folder / f"forward_{part}")
+
+
+def work(args: argparse.Namespace, systems: Sequence[str]) -> None:
+    """Train and score what is missing, until the time is up."""
+    end = time.monotonic() + 60 * args.minutes
+    while time.monotonic() < end and (missing := list_missing(args.out, systems, args.seeds)):
+        if not any(attempt(run, args, systems) for run in missing):
+            time.sleep(WAIT)
+
+
+def attempt(run: Run, args: argparse.Namespace, systems: Sequence[str]) -> bool:
+    """Train the run, or score it if it is trained; False where another process is doing that."""
+    folder = run.folder(args.out)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(in_use(folder.with_suffix(".busy")))
+        except InputError:
+            return False
+        if run not in list_missing(args.out, systems, args.seeds):
+            return True  # another process has done it this instant
+        if dev_error(folder) is not None:
+            score(folder)
+            return True
+        settings = [*args.set, f"train.learning_rate={RATES[run.rate]:g}", f"seed={run.seed}"]
+        train(folder, [*args.train, f"{args.experiment}#{run.system}"], settings)
+    return True
+
+
+def describe_system(out: Path, system: str, seeds: int) -> dict[str, Any]:
+    """The row of a system: its rates with the wrong frames of dev, and error rates in per cent."""
+    errors = read_errors(out, system)
+    tried = sorted(errors.items())
+    searched = bool(errors) and not untried(errors)
+    rates = best_folder(out, system)
+    scored = [rates / f"seed{s + 1}" for s in range(seeds)] if searched else []
+    scored = [folder for folder in scored if is_scored(folder)]
+    return {
+        "system": system,
+        "rate": f"{RATES[best_rate(errors)]:g}" if searched else None,
+        "wrong frames of dev, by rate": ", ".join(f"{RATES[i]:g}: {x:.2%}" for i, x in tried),
+        "seeds": len(scored),
+        **{part: spread(rates_of(scored, part)) for part in ("dev", "test")},
+        "missing": None if len(scored) == seeds else "seeds" if searched else "rates",
+    }
+
+
+def rates_of(folders: Iterable[Path], part: str) -> list[float]:
+    """Error rates of runs in per cent, by the first convention of their configuration."""
+    return [read_scores(folder / f"score_{part}.json")[0].counts.rate for folder in folders]
+
+
+def spread(rates: Sequence[float]) -> str | None:
+    """Mean and standard deviation, of one run its rate alone."""
+    if not rates:
+        return None
+    deviation = f" ± {statistics.stdev(rates):.2f}" if len(rates) > 1 else ""
+    return f"{statistics.mean(rates):.2f}{deviation}"
+
+
+def best_folder(out: Path, system: str) -> Path:
+    """The folder of the seeds of a system at its best rate so far."""
+    return Run(system, best_rate(read_errors(out, system) or {MIDDLE: 0}), 1).folder(out).parent
+
+
+def compare_systems(out: Path, groups: Iterable[Sequence[str]]) -> Iterator[dict[str, Any]]:
+    """Rows of all pairs within each group on test; Holm's correction is over all of them."""
+    pairs = [pair for group in groups for pair in itertools.combinations(group, 2)]
+    sides = [[read_side(name, [best_folder(out, name)], "test") for name in p] for p in pairs]
+    for result in compare_pairs(sides, REPLICATES, 0, "two-sided"):
+        comparison = result.comparison
+        test = comparison.tests[0]
+        low, high = comparison.difference.difference.interval
+        yield {
+            "systems": f"{comparison.a.name}, {comparison.b.name}",
+            "count": comparison.convention,
+            "points": f"{comparison.points:+.2f} [{low:.2f}, {high:.2f}]",
+            f"p ({test.test}, {test.number} {test.unit}s)": f"{test.p:.2g}",
+            "Holm": f"{result.adjusted.get(test.title, test.p):.2g}",
+            "over seeds": comparison.seeds and f"{comparison.seeds.p:.2g}",
+            "shown": ", ".join(f"{d.points:.2f} ({d.unit}s)" for d in comparison.detectable()),
+        }
+
+
+def main() -> None:
+    """Train what is missing if asked to, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("experiment", type=Path, help="a list of systems")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--seeds", type=int, default=3, help="of each system (default 3)")
+    parser.add_argument("--train", nargs="+", metavar="CONFIG", help="train on top of these files")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after these")
+    parser.add_argument(
+        "--tests", nargs="+", action="append", default=[], help="compare these systems, all pairs"
+    )
+    record.add_options(parser)
+    args = parser.parse_args()
+    systems, _ = read_systems(args.experiment)
+    if args.train:
+        work(args, systems)
+    rows = [describe_system(args.out, system, args.seeds) for system in systems]
+    rows += compare_systems(args.out, args.tests) if args.tests else ()
+    print("\n".join(record.tables(rows)))
+    record.save(rows, f"study-{args.experiment.stem}", args)
+
+
+if __name__ == "__main__":
+    main()
