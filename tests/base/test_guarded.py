@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.decode.search import compiled
+from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from tests.support.decode_cases import write_small_graph
 from tests.support.places import ROOT
@@ -46,4 +47,4 @@ def test_a_size_that_nothing_has_is_a_lack_of_memory(tmp_path: Path) -> None:
     with pytest.raises(MemoryError, match="looking ahead for the labels"):
         compiled.number_labels(network, -1)
     frames = np.zeros((2, network.num_pdfs), np.float32)
-    assert compiled.search(network, frames, compiled.SearchOptions(1, 9, 9, 0, 9, True))
+    assert ENGINES["native"].search(network, frames, compiled.SearchOptions(1, 9, 9, 0, 9, True))

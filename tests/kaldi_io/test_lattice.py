@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search.determinize import determinize
+from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
-from bayes_asr.decode.search.search import search
 from bayes_asr.kaldi_io.lattice import (
     CompactLattice,
     Lattice,
@@ -30,7 +30,7 @@ def real_lattices(seed: int) -> tuple[Lattice, CompactLattice]:
     network = random_network(seed)
     loglikes = np.random.default_rng(seed).normal(0, 2, (8, 8)).astype(np.float32)
     options = SearchOptions(1.0, 30.0, UNLIMITED, 0, 3.0, allow_partial=True)
-    lattice, _ = search(network, loglikes, options)
+    lattice, _ = ENGINES["numpy"].search(network, loglikes, options)
     assert lattice is not None
     return lattice, determinize(lattice, network.phone_start, 3.0)
 

@@ -1,6 +1,7 @@
 """The C++ twin of the search and the determinization."""
 
 import ctypes as c
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from bayes_asr.base.shared_library import (
     view_of,
 )
 from bayes_asr.decode.search import options as defaults
+from bayes_asr.decode.search.engine import BestPath
 from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph, GrammarArcs
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
@@ -108,6 +110,17 @@ class LatticeView(c.Structure):
     )
 
 
+class PathView(c.Structure):
+    """The struct of this name in lattice.h: sizes and columns of a `BestPath`."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("num_words", "num_frames", "fixed")),
+        ("word", INTS),
+        ("frame", INTS),
+        ("tid", INTS),
+    )
+
+
 class CompactView(c.Structure):
     """The struct of this name in lattice.h: sizes and columns of a `CompactLattice`."""
 
@@ -127,12 +140,20 @@ class CompactView(c.Structure):
     )
 
 
+NO_MEMORY = "the search for a lattice ran out of memory"
 LIBRARY = SharedLibrary(
     Path(__file__).with_name("_decoder.so"),
     "decoder",
-    (ArcsView, GraphView, GrammarView, LabelsView, OptionsView, LatticeView, CompactView),
+    (
+        *(ArcsView, GraphView, GrammarView, LabelsView),
+        *(OptionsView, LatticeView, PathView, CompactView),
+    ),
     {
-        "search": (P, [P, P, P, P, c.c_int64, c.c_int64, P, P]),
+        "open": (P, [P, P, P]),
+        "close": (None, [P]),
+        "advance": (c.c_int32, [P, P, c.c_int64, c.c_int64]),
+        "trace": (c.c_int32, [P, P, P]),
+        "finish": (P, [P, P, P]),
         "free_lattice": (None, [P]),
         "best_arcs": (c.c_int64, [P, P, P]),
         "determinize": (P, [P, P, c.c_double, c.c_int64, P]),
@@ -150,7 +171,7 @@ def lattice_view(lattice: Lattice) -> LatticeView:
 
 
 def copy_array(
-    view: LatticeView | CompactView | LabelsView, counts: dict[str, int]
+    view: LatticeView | PathView | CompactView | LabelsView, counts: dict[str, int]
 ) -> dict[str, np.ndarray]:
     """Return copies of the columns, which belong to the library; `counts` elements of each."""
     return {
@@ -201,40 +222,56 @@ def number_labels(network: DecodingGraph, num_labels: int) -> dict[str, np.ndarr
         LIBRARY.call("free_labels", pointer)
 
 
-def search(
-    network: DecodingGraph, loglikes: np.ndarray, options: SearchOptions
-) -> tuple[Lattice | None, bool]:
-    """Do what `lattice.search` does: scaled log-likelihoods [T, num_pdfs] float32 to a lattice."""
-    graph, grammar = graph_view(network), None
-    if network.grammar is not None:
-        grammar = c.byref(grammar_view(network.grammar))
-    option_view = OptionsView(**{name: getattr(options, name) for name, *_ in OptionsView._fields_})
-    frames = np.ascontiguousarray(loglikes, np.float32)
-    reached, view = c.c_int32(), LatticeView()
-    pointer = LIBRARY.call(
-        "search",
-        c.byref(graph),
-        grammar,
-        c.byref(option_view),
-        frames.ctypes.data,
-        *frames.shape,
-        c.byref(reached),
-        c.byref(view),
-    )
-    if reached.value < 0:
-        raise MemoryError("the search for a lattice ran out of memory")
-    if not pointer:
-        return None, False
-    counts = dict.fromkeys(column_types(LatticeView), view.num_arcs) | {
-        "offsets": view.num_states + 1,
-        "final_graph": view.num_states,
-        "final_acoustic": view.num_states,
-    }
-    try:
-        lattice = Lattice(**copy_array(view, counts))
-    finally:
-        LIBRARY.call("free_lattice", pointer)
-    return lattice, bool(reached.value)
+class CompiledSession:
+    """A `SearchSession` in C++."""
+
+    def __init__(self, network: DecodingGraph, options: SearchOptions) -> None:
+        self._network = network  # whose columns the library reads until the end
+        self._graph, grammar = graph_view(network), None
+        if network.grammar is not None:
+            grammar = c.byref(grammar_view(network.grammar))
+        values = {name: getattr(options, name) for name, *_ in OptionsView._fields_}
+        pointer = LIBRARY.call(
+            "open", c.byref(self._graph), grammar, c.byref(OptionsView(**values))
+        )
+        if not pointer:
+            raise MemoryError(NO_MEMORY)
+        self._pointer = pointer
+        self._end = weakref.finalize(self, LIBRARY.call, "close", pointer)
+
+    def advance(self, loglikes: np.ndarray) -> None:
+        """Search further scaled log-likelihoods [T, num_pdfs]."""
+        frames = np.ascontiguousarray(loglikes, np.float32)
+        if LIBRARY.call("advance", self._pointer, frames.ctypes.data, *frames.shape) < 0:
+            raise MemoryError(NO_MEMORY)
+
+    def trace(self) -> BestPath:
+        """The best path so far."""
+        view = PathView()
+        if LIBRARY.call("trace", self._pointer, c.byref(self._graph), c.byref(view)) < 0:
+            raise MemoryError(NO_MEMORY)
+        counts = dict.fromkeys(("word", "frame"), view.num_words) | {"tid": view.num_frames}
+        return BestPath(**copy_array(view, counts), fixed=view.fixed)
+
+    def finish(self) -> tuple[Lattice | None, bool]:
+        """End the utterance: its lattice, and whether a final state was reached."""
+        reached, view = c.c_int32(), LatticeView()
+        pointer = LIBRARY.call("finish", self._pointer, c.byref(reached), c.byref(view))
+        self._end()
+        if reached.value < 0:
+            raise MemoryError(NO_MEMORY)
+        if not pointer:
+            return None, False
+        counts = dict.fromkeys(column_types(LatticeView), view.num_arcs) | {
+            "offsets": view.num_states + 1,
+            "final_graph": view.num_states,
+            "final_acoustic": view.num_states,
+        }
+        try:
+            lattice = Lattice(**copy_array(view, counts))
+        finally:
+            LIBRARY.call("free_lattice", pointer)
+        return lattice, bool(reached.value)
 
 
 def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:

@@ -11,7 +11,7 @@ from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.options import SearchOptions
-from bayes_asr.decode.search.search import best_arcs, search
+from bayes_asr.decode.search.search import ReferenceSession, best_arcs
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, scale_acoustic
 
@@ -36,8 +36,8 @@ class DecodeResult:
 
 
 ENGINES = {
-    "numpy": Engine("numpy", search, best_arcs, determinize),
-    "native": Engine("native", compiled.search, compiled.best_arcs, compiled.determinize),
+    "numpy": Engine("numpy", ReferenceSession, best_arcs, determinize),
+    "native": Engine("native", compiled.CompiledSession, compiled.best_arcs, compiled.determinize),
 }
 VARIABLE = "BAYES_ASR_DECODER"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -11,10 +12,49 @@ from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 
 
 @dataclass(frozen=True)
+class BestPath:
+    """The best path so far of an utterance that has not ended.
+
+    `word` int32 [W]: its words; `frame` int32 [W]: the frames before which they were written;
+    `tid` int32 [T]: its transition-ids; fixed: how many of the words no later frame can change.
+    """
+
+    word: np.ndarray
+    frame: np.ndarray
+    tid: np.ndarray
+    fixed: int
+
+
+class SearchSession(Protocol):
+    """The search of one utterance whose log-likelihoods arrive in pieces."""
+
+    def advance(self, loglikes: np.ndarray) -> None:
+        """Search further scaled log-likelihoods [T, num_pdfs], float32."""
+
+    def trace(self) -> BestPath:
+        """The best path through what has been searched."""
+
+    def finish(self) -> tuple[Lattice | None, bool]:
+        """End the utterance: its lattice, and was a final state reached?
+
+        Where no token survives a frame, the lattice ends before it with allow_partial, else is
+        None.
+        """
+
+
+@dataclass(frozen=True)
 class Engine:
     """One implementation of the three steps; all implementations give the same results."""
 
     name: str
-    search: Callable[[DecodingGraph, np.ndarray, SearchOptions], tuple[Lattice | None, bool]]
+    open: Callable[[DecodingGraph, SearchOptions], SearchSession]
     best_arcs: Callable[[Lattice], tuple[np.ndarray, int]]
     determinize: Callable[[Lattice, np.ndarray, float], CompactLattice]
+
+    def search(
+        self, graph: DecodingGraph, loglikes: np.ndarray, options: SearchOptions
+    ) -> tuple[Lattice | None, bool]:
+        """Search scaled log-likelihoods [T, num_pdfs] of a whole utterance."""
+        session = self.open(graph, options)
+        session.advance(loglikes)
+        return session.finish()

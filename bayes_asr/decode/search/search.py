@@ -3,49 +3,52 @@
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.decode.search.engine import BestPath
 from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.tokens import Frame, Search, finish, no_links
+from bayes_asr.decode.search.trace import order_epsilons, trace
 from bayes_asr.kaldi_io.lattice import Lattice
 
 
-def search(
-    graph: DecodingGraph, loglikes: np.ndarray, options: SearchOptions
-) -> tuple[Lattice | None, bool]:
-    """Search scaled log-likelihoods [T, num_pdfs]: the lattice, and was a final state reached?
+class ReferenceSession:
+    """A `SearchSession` in NumPy."""
 
-    Where no token survives a frame, the lattice ends before it with allow_partial, else is None.
-    """
-    if graph.grammar is not None:
-        raise InputError(
-            f"{graph.name}: only the compiled decoder composes with a grammar; unset"
-            " BAYES_ASR_DECODER, or build the graph with its language model"
-        )
-    decoder = Search(graph, options)
-    for frame in loglikes:
-        decoder.advance(frame)
-        # No token survives: what is decoded ends at the frame before.
-        if not len(decoder.frames[-1].state):
-            if len(decoder.frames) == 2 or not options.allow_partial:
-                return None, False
-            decoder.frames.pop()
-            decoder.frames[-1].outer = no_links()
-            break
-    complete = len(decoder.frames) == len(loglikes) + 1
-    ending, reached = finish(graph, decoder.frames, options.lattice_beam, complete)
-    return build_raw_lattice(graph, decoder.frames, ending), reached
+    def __init__(self, graph: DecodingGraph, options: SearchOptions) -> None:
+        """Begin an utterance; InputError where only the compiled decoder can."""
+        if graph.grammar is not None:
+            raise InputError(
+                f"{graph.name}: only the compiled decoder composes with a grammar; unset"
+                " BAYES_ASR_DECODER, or build the graph with its language model"
+            )
+        self._graph, self._options = graph, options
+        self._search = Search(graph, options)
+        self._is_lost = False
 
+    def advance(self, loglikes: np.ndarray) -> None:
+        """Search further frames; where no token survives, what is decoded ends before it."""
+        for frame in loglikes:
+            if self._is_lost:
+                return
+            self._search.advance(frame)
+            frames = self._search.frames
+            if not len(frames[-1].state):
+                self._is_lost = True
+                frames.pop()
+                frames[-1].outer = no_links()
 
-def order_epsilons(frame: Frame) -> np.ndarray:
-    """Return the tokens of a frame in an order in which its epsilon links lead forward."""
-    # The depth of a token is the longest chain of epsilon links before it.
-    depth = np.zeros(len(frame.state), np.int64)
-    while True:
-        deeper = depth.copy()
-        np.maximum.at(deeper, frame.inner.target, depth[frame.inner.source] + 1)
-        if np.array_equal(deeper, depth):
-            return np.argsort(depth, kind="stable")
-        depth = deeper
+    def trace(self) -> BestPath:
+        """The best path through what has been searched."""
+        return trace(self._graph, self._search.frames)
+
+    def finish(self) -> tuple[Lattice | None, bool]:
+        """The lattice, and was a final state reached?"""
+        frames, options = self._search.frames, self._options
+        if self._is_lost and (len(frames) == 1 or not options.allow_partial):
+            return None, False
+        is_whole = not self._is_lost
+        ending, reached = finish(self._graph, frames, options.lattice_beam, is_whole)
+        return build_raw_lattice(self._graph, frames, ending), reached
 
 
 def number_states(frames: list[Frame]) -> list[np.ndarray]:

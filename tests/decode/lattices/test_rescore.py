@@ -12,9 +12,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import rescore
 from bayes_asr.decode.lattices.rescore import RescoreOptions, rescore_lattices
 from bayes_asr.decode.search.archive import decode_archive
+from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
-from bayes_asr.decode.search.search import search
 from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import CASES, Golden, golden_case, random_network
@@ -80,7 +80,7 @@ def test_files_are_kaldis(golden: Golden, decoded: Path, nj: int, tmp_path: Path
 def test_state_level_lattices_are_refused(tmp_path: Path) -> None:
     options = SearchOptions(1.0, 16.0, UNLIMITED, lattice_beam=2.0, allow_partial=True)
     loglikes = np.random.default_rng(0).normal(size=(9, 8)).astype(np.float32)
-    lattice, _ = search(random_network(0), loglikes, options)
+    lattice, _ = ENGINES["numpy"].search(random_network(0), loglikes, options)
     assert lattice is not None
     write_lattices([("u", lattice)], tmp_path / "lat.1.gz")
     (tmp_path / "words.txt").write_text("<eps> 0\n")

@@ -11,8 +11,8 @@ from bayes_asr.decode.search import acceptor as acceptors
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search import options as defaults
 from bayes_asr.decode.search.determinize import determinize
+from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
-from bayes_asr.decode.search.search import search
 from bayes_asr.kaldi_io.lattice import Lattice
 from tests.support.decode_cases import (
     all_paths,
@@ -34,7 +34,7 @@ def random_lattice(seed: int, frames: int = 5, beam: float = 3.0) -> Lattice:
     network = replace(network, final=np.where(np.arange(6) % 2, 0.5, np.inf).astype(np.float32))
     loglikes = np.random.default_rng([seed, 2]).normal(0, 2, (frames, 8)).astype(np.float32)
     options = SearchOptions(1.0, 50.0, UNLIMITED, 0, beam, allow_partial=True)
-    lattice, _ = search(network, loglikes, options)
+    lattice, _ = ENGINES["numpy"].search(network, loglikes, options)
     assert lattice is not None
     return lattice
 
@@ -85,7 +85,7 @@ def test_forms_agree_on_real_lattices(case: tuple[str, str], kaldi_corpus) -> No
     golden = golden_case(kaldi_corpus, *case)
     network, options = golden.network(), golden.options("a")
     for utt, loglikes in golden.matrices():
-        lattice, _ = compiled.search(network, np.float32(golden.scale) * loglikes, options)
+        lattice, _ = ENGINES["native"].search(network, np.float32(golden.scale) * loglikes, options)
         assert lattice is not None
         two = (
             form(lattice, network.phone_start, 4.0) for form in (determinize, compiled.determinize)

@@ -14,7 +14,7 @@ from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.embedded import ENGINES, choose_engine, decode_utterance
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
-from bayes_asr.decode.search.search import best_arcs, search
+from bayes_asr.decode.search.search import best_arcs
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, has_cycle
 from bayes_asr.kaldi_io.lattice import Lattice
 from bayes_asr.kaldi_io.mdl import build_monophone_model
@@ -24,7 +24,8 @@ from tests.support.decode_cases import assert_same_arrays, random_arcs, random_n
 needs_native = pytest.mark.skipif(
     not compiled.LIBRARY.usable, reason="the C++ decoder is not built"
 )
-SEARCHES = [search, pytest.param(compiled.search, marks=needs_native)]
+search = ENGINES["numpy"].search
+SEARCHES = [search, pytest.param(ENGINES["native"].search, marks=needs_native)]
 WIDE = SearchOptions(1.0, 1e6, UNLIMITED, 0, lattice_beam=1e6)
 NARROW = replace(WIDE, lattice_beam=3.0)
 
@@ -124,7 +125,7 @@ def test_native_search_equals_the_reference(
     network, loglikes = random_network(seed, states), random_loglikes(seed, frames)
     loglikes[np.random.default_rng(seed).random(loglikes.shape) < 0.02] = -np.inf
     ours, reached = search(network, loglikes, options)
-    theirs, reached_too = compiled.search(network, loglikes, options)
+    theirs, reached_too = ENGINES["native"].search(network, loglikes, options)
     assert (ours is None, reached) == (theirs is None, reached_too)
     if ours is not None:
         assert_same_arrays(ours, theirs)

@@ -6,44 +6,104 @@
 #include "on_the_fly.h"
 #include "search.h"
 
+namespace search {
+
 namespace {
 
-template <class Graph>
-std::unique_ptr<search::RawLattice> SearchFrames(Graph graph, const OptionsView &options,
-                                                 const float *loglikes, int64_t num_frames,
-                                                 int64_t num_pdfs, int32_t *reached) {
-  search::Search<Graph> tokens(&graph, options);
-  for (int64_t t = 0; t < num_frames; ++t) {
-    if (tokens.Advance(loglikes + t * num_pdfs)) continue;
-    if (t == 0 || !options.allow_partial) return nullptr;
-    tokens.DropLast();
-    break;
+// One utterance whose log-likelihoods arrive in pieces.  The columns of graph and grammar belong to
+// the caller and outlive it.
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual void Advance(const float *loglikes, int64_t num_frames, int64_t num_pdfs) = 0;
+  virtual std::unique_ptr<RawLattice> Finish(int32_t *reached) = 0;
+  virtual const Trellis &trellis() const = 0;
+
+  BestPath path;  // the last one that was traced
+};
+
+template <class Graph, class... Views>
+class SessionOver : public Session {
+ public:
+  SessionOver(const OptionsView &options, const Views &...views)
+      : options_(options), views_(views...), graph_(std::make_from_tuple<Graph>(views_)),
+        tokens_(&graph_, options_) {}
+
+  void Advance(const float *loglikes, int64_t num_frames, int64_t num_pdfs) override {
+    for (int64_t t = 0; t < num_frames && !lost_; ++t) {
+      if (tokens_.Advance(loglikes + t * num_pdfs)) continue;
+      lost_ = true;  // no token survives: what is decoded ends at the frame before
+      tokens_.DropLast();
+    }
   }
-  std::vector<float> ending;
-  *reached = tokens.Finish(tokens.num_frames() == static_cast<size_t>(num_frames), &ending);
-  auto lattice = std::make_unique<search::RawLattice>();
-  search::BuildLattice(graph.graph(), tokens.frames(), ending, lattice.get());
-  return lattice;
-}
+
+  std::unique_ptr<RawLattice> Finish(int32_t *reached) override {
+    if (lost_ && (!tokens_.num_frames() || !options_.allow_partial)) return nullptr;
+    std::vector<float> ending;
+    *reached = tokens_.Finish(!lost_, &ending);
+    auto lattice = std::make_unique<RawLattice>();
+    BuildLattice(graph_.graph(), tokens_.frames(), ending, lattice.get());
+    return lattice;
+  }
+
+  const Trellis &trellis() const override { return tokens_; }
+
+ private:
+  const OptionsView options_;
+  const std::tuple<Views...> views_;
+  Graph graph_;
+  Search<Graph> tokens_;
+  bool lost_ = false;
+};
 
 }  // namespace
 
+}  // namespace search
+
 extern "C" {
 
-// Searches scaled log-likelihoods [num_frames, num_pdfs]; grammar: null, or what the graph is
-// composed with on the way.  Returns a lattice to be given back to decoder_free_lattice, or null
-// where no token survives or memory is short (*reached: -1).
-void *decoder_search(const GraphView *graph, const GrammarView *grammar, const OptionsView *options,
-                     const float *loglikes, int64_t num_frames, int64_t num_pdfs, int32_t *reached,
-                     LatticeView *view) {
+// Begins an utterance; grammar: null, or what the graph is composed with on the way.  Returns a
+// session to be given back to decoder_close, or null where memory is short.
+void *decoder_open(const GraphView *graph, const GrammarView *grammar, const OptionsView *options) {
+  using namespace search;
+  return Guarded<void *>(nullptr, [&]() -> void * {
+    if (grammar)
+      return static_cast<Session *>(
+          new SessionOver<OnTheFly, GraphView, GrammarView>(*options, *graph, *grammar));
+    return static_cast<Session *>(new SessionOver<Composed, GraphView>(*options, *graph));
+  });
+}
+
+void decoder_close(void *session) noexcept { delete static_cast<search::Session *>(session); }
+
+// Searches further scaled log-likelihoods [num_frames, num_pdfs]; -1 where memory is short.
+int32_t decoder_advance(void *session, const float *loglikes, int64_t num_frames,
+                        int64_t num_pdfs) {
+  return Guarded<int32_t>(-1, [&] {
+    static_cast<search::Session *>(session)->Advance(loglikes, num_frames, num_pdfs);
+    return 0;
+  });
+}
+
+// Views the best path so far, until the next call with this session; -1 where memory is short.
+int32_t decoder_trace(void *session, const GraphView *graph, PathView *view) {
+  return Guarded<int32_t>(-1, [&] {
+    auto *utterance = static_cast<search::Session *>(session);
+    search::Trace(*graph, utterance->trellis().frames(), &utterance->path);
+    const search::BestPath &path = utterance->path;
+    *view = {static_cast<int64_t>(path.word.size()), static_cast<int64_t>(path.tid.size()),
+             path.fixed, path.word.data(), path.frame.data(), path.tid.data()};
+    return 0;
+  });
+}
+
+// Ends an utterance: a lattice to be given back to decoder_free_lattice, or null where no token
+// survives or memory is short (*reached: -1).
+void *decoder_finish(void *session, int32_t *reached, LatticeView *view) {
   *reached = -1;
   return Guarded<void *>(nullptr, [&]() -> void * {
     *reached = 0;
-    auto over = [&](auto walked) {
-      return SearchFrames(std::move(walked), *options, loglikes, num_frames, num_pdfs, reached);
-    };
-    auto lattice = grammar ? over(search::OnTheFly(*graph, *grammar))
-                           : over(search::Composed(*graph));
+    auto lattice = static_cast<search::Session *>(session)->Finish(reached);
     if (!lattice) return nullptr;
     *view = {static_cast<int64_t>(lattice->final_graph.size()),
              static_cast<int64_t>(lattice->nextstate.size()),

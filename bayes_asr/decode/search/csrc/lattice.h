@@ -121,10 +121,24 @@ DESCRIBE(CompactView, num_states, num_arcs, num_tids, num_final_tids, offsets, w
          acoustic, nextstate, tid_offsets, tids, final_graph, final_acoustic, final_tid_offsets,
          final_tids);
 
+// The best path of an utterance so far.
+struct PathView {
+  int64_t num_words;
+  int64_t num_frames;
+  int64_t fixed;         // how many of the words no later frame can change
+  const int32_t *word;   // in their order
+  const int32_t *frame;  // of each word: the frame before which it was written
+  const int32_t *tid;    // of each frame
+};
+DESCRIBE(PathView, num_words, num_frames, fixed, word, frame, tid);
+
 // What Python calls; each is explained where it is defined.
-void *decoder_search(const GraphView *graph, const GrammarView *grammar, const OptionsView *options,
-                     const float *loglikes, int64_t num_frames, int64_t num_pdfs, int32_t *reached,
-                     LatticeView *view);
+void *decoder_open(const GraphView *graph, const GrammarView *grammar, const OptionsView *options);
+void decoder_close(void *session) noexcept;
+int32_t decoder_advance(void *session, const float *loglikes, int64_t num_frames,
+                        int64_t num_pdfs);
+int32_t decoder_trace(void *session, const GraphView *graph, PathView *view);
+void *decoder_finish(void *session, int32_t *reached, LatticeView *view);
 void decoder_free_lattice(void *lattice) noexcept;
 int64_t decoder_best_arcs(const LatticeView *lattice, int64_t *arcs, int64_t *last);
 void *decoder_determinize(const LatticeView *lattice, const int32_t *phone_start, double beam,

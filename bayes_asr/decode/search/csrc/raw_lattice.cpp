@@ -4,9 +4,6 @@
 
 namespace search {
 
-namespace {
-
-// The tokens of a frame in an order in which its epsilon links lead forward, by depth.
 std::vector<int32_t> EpsilonOrder(const Frame &frame) {
   std::vector<int32_t> depth(frame.size(), 0), order(frame.size());
   for (bool changed = !frame.inner.empty(); changed;) {
@@ -22,8 +19,6 @@ std::vector<int32_t> EpsilonOrder(const Frame &frame) {
                    [&](int32_t a, int32_t b) { return depth[a] < depth[b]; });
   return order;
 }
-
-}  // namespace
 
 void BuildLattice(const GraphView &graph, const std::vector<Frame> &frames,
                   const std::vector<float> &ending, RawLattice *lattice) {

@@ -51,6 +51,17 @@ struct RawLattice {
   std::vector<float> graph, acoustic, final_graph, final_acoustic;
 };
 
+// The best path so far, as PathView has it.
+struct BestPath {
+  std::vector<int32_t> word, frame, tid;
+  int64_t fixed = 0;
+};
+
+void Trace(const GraphView &graph, const std::vector<Frame> &frames, BestPath *path);
+
+// The tokens of a frame in an order in which its epsilon links lead forward, by depth.
+std::vector<int32_t> EpsilonOrder(const Frame &frame);
+
 void BuildLattice(const GraphView &graph, const std::vector<Frame> &frames,
                   const std::vector<float> &ending, RawLattice *lattice);
 

@@ -1,0 +1,106 @@
+"""Searches of utterances in pieces: they end as the whole does, and what is settled stays."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayes_asr.decode.search import compiled
+from bayes_asr.decode.search.embedded import ENGINES
+from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
+from tests.decode.search.test_search import random_loglikes
+from tests.support.decode_cases import assert_same_arrays, random_network
+
+usable = [name for name in ENGINES if name == "numpy" or compiled.LIBRARY.usable]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    pieces=st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    beam=st.floats(0.5, 20),
+    lattice_beam=st.floats(0.5, 10),
+    max_active=st.sampled_from([2, 5, UNLIMITED]),
+    states=st.sampled_from([2, 12]),
+    prune_interval=st.sampled_from([3, 25]),
+)
+def test_pieces_give_what_the_whole_gives(
+    seed: int, pieces: list[int], states: int, **chosen: float
+) -> None:
+    options = SearchOptions(1.0, min_active=0, allow_partial=bool(seed % 2), **chosen)
+    network, loglikes = random_network(seed, states), random_loglikes(seed, sum(pieces))
+    # Every engine is told of each piece; after it their best paths are the same.
+    engines = [ENGINES[name] for name in usable]
+    sessions = [engine.open(network, options) for engine in engines]
+    settled: list[int] = []
+    for piece in np.split(loglikes, np.cumsum(pieces)[:-1]):
+        for session in sessions:
+            session.advance(piece)
+        path, *twins = [session.trace() for session in sessions]
+        for twin in twins:
+            assert twin.fixed == path.fixed
+            for name in ("word", "frame", "tid"):
+                np.testing.assert_array_equal(getattr(twin, name), getattr(path, name))
+        assert len(path.word) == len(path.frame)
+        assert np.all(np.diff(path.frame) >= 0)
+        assert path.word[: len(settled)].tolist() == settled
+        settled = path.word[: path.fixed].tolist()
+    for engine, session in zip(engines, sessions, strict=True):
+        lattice, reached = session.finish()
+        whole, reached_too = engine.search(network, loglikes, options)
+        assert (lattice is None, reached) == (whole is None, reached_too)
+        if lattice is not None and whole is not None:
+            assert_same_arrays(lattice, whole)
+            arcs, _ = engine.best_arcs(lattice)
+            words = lattice.olabel[arcs]
+            assert words[words > 0].tolist()[: len(settled)] == settled
+
+
+@pytest.mark.parametrize("name", usable)
+def test_what_is_settled_is_what_no_later_frame_can_change(name: str) -> None:
+    """Against brute force: the words that the best paths of many continuations have in common."""
+    options = SearchOptions(1.0, 1e6, UNLIMITED, 0, lattice_beam=1e6, allow_partial=True)
+    found = 0
+    for seed in range(12):
+        network, loglikes = random_network(seed), random_loglikes(seed, 30)
+        session = ENGINES[name].open(network, options)
+        session.advance(loglikes[:20])
+        path = session.trace()
+        assert len(path.tid) == 20
+        found += path.fixed
+        for other in range(20):
+            end = 30 * random_loglikes(100 * seed + other, 10)
+            ended = np.concatenate([loglikes[:20], end])
+            lattice, _ = ENGINES[name].search(network, ended, options)
+            assert lattice is not None
+            arcs, _ = ENGINES[name].best_arcs(lattice)
+            words = lattice.olabel[arcs]
+            assert words[words > 0].tolist()[: path.fixed] == path.word[: path.fixed].tolist()
+    assert found > 12
+
+
+@pytest.mark.parametrize("name", usable)
+def test_best_path_of_a_whole_utterance_is_that_of_its_lattice(name: str) -> None:
+    """Where every state may end a path, at no cost."""
+    for seed in range(6):
+        network, loglikes = random_network(seed), random_loglikes(seed, 40)
+        network = replace(network, final=np.zeros_like(network.final))
+        options = SearchOptions(1.0, 15.0, UNLIMITED, 0, lattice_beam=6.0)
+        session = ENGINES[name].open(network, options)
+        session.advance(loglikes)
+        path = session.trace()
+        lattice, _ = session.finish()
+        assert lattice is not None
+        arcs, _ = ENGINES[name].best_arcs(lattice)
+        words, tids = lattice.olabel[arcs], lattice.ilabel[arcs]
+        assert path.word.tolist() == words[words > 0].tolist()
+        assert path.tid.tolist() == tids[tids > 0].tolist()
+
+
+@pytest.mark.skipif(not compiled.LIBRARY.usable, reason="the C++ decoder is not built")
+def test_a_session_that_is_dropped_gives_its_memory_back() -> None:
+    network, options = random_network(0), SearchOptions(1.0)
+    for _ in range(3):
+        ENGINES["native"].open(network, options).advance(random_loglikes(0, 5))
