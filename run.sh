@@ -171,6 +171,12 @@ for line in "${systems[@]}"; do
             run_stage 6 score "$run" "$run"/{config.yaml,decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
                 bayes-asr score "$run" --nj "$nj"
         fi
+
+        # What the recipe does further with a run, as pronunciation of speechocean762.
+        if [[ -f $(recipe_file further.sh) ]]; then
+            # shellcheck source=/dev/null
+            . "$(recipe_file further.sh)"
+        fi
     done
 done
 

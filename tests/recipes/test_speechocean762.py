@@ -2,81 +2,47 @@
 
 import os
 import re
-import runpy
 import shutil
-import wave
+import sys
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 
-import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.evaluate.score.scores import read_scores
-from bayes_asr.kaldi_io.text import read_mapping, read_text, write_mapping, write_text
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.support.places import RECIPES
+from tests.support.recipe_modules import loaded
+from tests.support.script_stubs import Checkout
+from tests.support.speechocean_corpus import LEXICON, TONES, write_speechocean762
 
 CLONE = Path(os.environ.get("BAYES_ASR_SPEECHOCEAN762", "/work/so762"))
 SETS = ("train", "dev", "test")
-LEXICON = {"BAD": ["B AE1 D"], "A": ["AH0", "EY1"], "DAB": ["D AE1 B"], "ODD": ["AA1 D"]}
-TONES = {"B": 400, "AE": 900, "D": 1400, "AH": 1900, "EY": 2400, "AA": 2900}  # Hz
-RATE = 16000
-SPEAKERS = {"train": 10, "test": 4}
-SPOKEN = 3  # utterances of a speaker
+RUNS = ("speechocean762", "speechocean762_phones")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module() -> Iterator[Callable[[str], ModuleType]]:
+    """The files of the recipe, by name."""
+    names = ("corpus", "experts", "regressions", "goodness", "prepare", "against_experts")
+    with loaded(RECIPES / "speechocean762", *names) as get:
+        yield get
 
 
 def prepare(corpus: Path, out: Path, *options: str) -> int:
     """Run the recipe's script in this process; its status."""
-    recipe = runpy.run_path(str(RECIPES / "speechocean762/prepare.py"))
-    return recipe["main"](["--corpus", str(corpus), "--out", str(out), *options])
-
-
-def write_sound(path: Path, phones: list[str], rng: np.random.Generator) -> None:
-    """A tone for each phone, in pauses."""
-    tones = [0, *(TONES[phone.rstrip("012")] for phone in phones), 0]
-    pitch = np.repeat(tones, rng.integers(1500, 2500, len(tones)))
-    sound = 3000 * np.sin(2 * np.pi * np.cumsum(pitch) / RATE) + rng.normal(0, 100, len(pitch))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", ""))
-        file.writeframes(sound.astype("<i2").tobytes())
+    return sys.modules["prepare"].main(["--corpus", str(corpus), "--out", str(out), *options])
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Women and men, children and adults in turn; ODD is spoken in test alone."""
-    rng = np.random.default_rng(1)
-    root = tmp_path_factory.mktemp("clone")
-    text_phone = {}
-    for name, people in SPEAKERS.items():
-        texts, speakers, sounds = {}, {}, {}
-        known = [*LEXICON][: 4 if name == "test" else 3]
-        names = [f"{100 * (name == 'test') + number:04d}" for number in range(people)]
-        for who in names:
-            for number in range(SPOKEN):
-                utt = f"0{who}{number:04d}"
-                words = [*rng.choice(known, 3), known[-1]]
-                spelled = [rng.choice(LEXICON[word]).split() for word in words]
-                sound = f"WAVE/SPEAKER{who}/{utt}.WAV"
-                write_sound(root / sound, [p for phones in spelled for p in phones], rng)
-                texts[utt], speakers[utt], sounds[utt] = words, who, sound
-                for place, phones in enumerate(spelled):
-                    text_phone[f"{utt}.{place}"] = [f"{phones[0]}_B", *phones[1:]]
-        folder = root / name
-        folder.mkdir()
-        write_text(texts.items(), folder / "text")
-        write_mapping(speakers.items(), folder / "utt2spk")
-        write_mapping(sounds.items(), folder / "wav.scp")
-        ages = (7, 23)
-        write_mapping([(who, ages[n // 2 % 2]) for n, who in enumerate(names)], folder / "spk2age")
-        write_mapping([(who, "fm"[n % 2]) for n, who in enumerate(names)], folder / "spk2gender")
-    (root / "resource").mkdir()
-    write_text(text_phone.items(), root / "resource/text-phone")
-    entries = [(word, spelled.split()) for word, all_of in LEXICON.items() for spelled in all_of]
-    write_text(entries, root / "resource/lexicon.txt")
-    return root
+    """The made-up corpus."""
+    return write_speechocean762(tmp_path_factory.mktemp("clone"))
 
 
 @pytest.fixture
@@ -120,14 +86,16 @@ def test_words_of_test_alone_cannot_be_recognised(
     assert words["dict_words"] == {"<UNK>", "BAD", "A", "DAB"}
     assert words["dict_align"] == {"<UNK>", *LEXICON}
     assert words["dict"] == {"<UNK>", *TONES}
-    for name, known in (("lm", TONES.keys() - {"AA"}), ("lm_words", {"BAD", "A", "DAB"})):
+    for name, known in (("lm", TONES.keys()), ("lm_words", {"BAD", "A", "DAB"})):
         model = read_arpa(local / f"{name}.arpa")
         assert model.order == 3
         assert {word for ngram in model.log_prob for word in ngram} == {"<s>", "</s>", *known}
 
 
-def test_the_way_to_both_tables(corpus: Path, tmp_path: Path) -> None:
-    """From sound to rates without GMMs: one network, decoded as words, and a copy as phones."""
+def test_the_way_to_all_tables(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From sound without GMMs: words by a network, phones by a copy, and wrong phones by it."""
     assert prepare(corpus, tmp_path, "--unchecked") == 0
     data, local, exp = tmp_path / "data", tmp_path / "data/local", tmp_path / "exp"
     bayes_asr("features", *(data / name for name in SETS))
@@ -141,17 +109,14 @@ def test_the_way_to_both_tables(corpus: Path, tmp_path: Path) -> None:
         lexicon, lm = local / f"dict{task}/lexicon.txt", local / f"lm{task}.arpa"
         options = ("--lexicon", lexicon, "--lm", lm, "--silence-prob", "0.5", *model)
         bayes_asr("graph", *options, "--out", exp / f"mono/graph{task}")
-    small = ["model.layers=1", "model.units=16", "train.epochs=4", "decode.beam=8"]
+    small = ["model.layers=1", "model.units=32", "train.epochs=20", "decode.beam=8"]
     settings = [f"--set={setting}" for setting in (f"data.dir={tmp_path}", *small)]
-    conventions = {
-        "speechocean762": ["plain", "known"],
-        "speechocean762_phones": ["strict"],
-    }
-    for recipe, named in conventions.items():
-        run = tmp_path / recipe / "seed1"
-        files = [RECIPES / recipe / f"{name}.yaml" for name in ("config", "without_kaldi")]
-        if recipe == "speechocean762_phones":
-            shutil.copytree(tmp_path / "speechocean762/seed1", run)
+    words, phones = (tmp_path / name / "seed1" for name in RUNS)
+    for run, conventions in ((words, ["plain", "known"]), (phones, ["strict"])):
+        recipe = RECIPES / run.parent.name
+        files = [recipe / f"{name}.yaml" for name in ("config", "without_kaldi")]
+        if run == phones:
+            shutil.copytree(words, run)
         bayes_asr("train", *files, *settings, "--out", run)
         for name in ("dev", "test"):
             bayes_asr("forward", run, "--on", name)
@@ -159,8 +124,17 @@ def test_the_way_to_both_tables(corpus: Path, tmp_path: Path) -> None:
         bayes_asr("score", run)
         for name in ("dev", "test"):
             scores = read_scores(run / f"score_{name}.json")
-            assert [score.convention for score in scores] == named
+            assert [score.convention for score in scores] == conventions
             assert len(scores[0].utterances) == len(read_text(data / name / "text"))
+    for name in SETS:
+        text = ("--text", data / name / "text_words", "--lang", local / "dict_align")
+        bayes_asr("align", words, "--on", name, *text, "--out", words / f"align_{name}")
+    capsys.readouterr()
+    assert sys.modules["against_experts"].main([str(words), "--corpus", str(corpus)]) == 0
+    first, _, _, _, goodness, *rows = capsys.readouterr().out.splitlines()
+    assert " phones of test; " in first
+    assert float(goodness.split("|")[2].split("[")[0]) > 0.1
+    assert len(rows) == 4
 
 
 def bayes_asr(*words: str | Path) -> None:
@@ -220,9 +194,8 @@ def test_lost_lines_are_named(
 def test_sound_that_is_cut_off_is_refused(damaged: Path, size: int, message: str) -> None:
     sound = damaged / "WAVE/SPEAKER0000/000000000.WAV"
     os.truncate(sound, size)
-    recipe = runpy.run_path(str(RECIPES / "speechocean762/prepare.py"))
     with pytest.raises(InputError, match=f"000000000.WAV: {message}"):
-        recipe["count_samples"](sound)
+        sys.modules["corpus"].count_samples(sound)
 
 
 def check_refused(corpus: Path, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,3 +212,25 @@ def test_the_published_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().out
     assert "dev: 13 speakers, 6 of them children, 260 utterances" in said
     assert "15967 words, 1011 (6.3%) of them not in train" in said
+
+
+def test_the_experts_are_asked_behind_the_errors(checkout: Checkout) -> None:
+    """The steps of further.sh, where the clone has scores and the recipe is that of words."""
+    recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
+    shutil.copy(RECIPES / "speechocean762/further.sh", recipe)
+    (out / "data/local/dict_align").mkdir(parents=True)
+    clone = checkout.folder / "clone"
+    (clone / "resource").mkdir(parents=True)
+    command = ["./run.sh", "--recipe", "gmm", "--corpus", "clone", "--nj", "2", "--stage", "3"]
+    assert checkout.run(*command, KALDI_ROOT="").returncode == 0
+    assert "align" not in [call[0] for call in checkout.calls("bayes-asr")]
+    (clone / "resource/scores.json").touch()
+    done = checkout.run(*command, KALDI_ROOT="")
+    assert done.returncode == 0, done.stderr
+    run = out / "gmm/seed1"
+    verbs = [call for call in checkout.calls("bayes-asr") if call[0] in ("score", "align")]
+    assert [call[0] for call in verbs[-4:]] == ["score", "align", "align", "align"]
+    assert [call[3] for call in verbs[-3:]] == [*SETS]
+    assert verbs[-1][-2:] == ["--out", f"{run}/align_test"]
+    script = [str(recipe / "against_experts.py"), str(run), "--corpus", "clone"]
+    assert script in checkout.calls("python")
