@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 import record
 
-from bayes_asr.base.programs import find_program, run_jobs
+from bayes_asr.base.jobs import run_jobs
+from bayes_asr.base.programs import find_program
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_decoding_graph

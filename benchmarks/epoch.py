@@ -31,7 +31,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.data.targets.alignments import log_priors
+from bayes_asr.data.targets.target import log_priors
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components

@@ -1,5 +1,6 @@
-"""The files of the package that are not Python: `conf/`, `recipes/`, `local/` and `run.sh`."""
+"""The files of the package that are not Python, such as `conf/` and `run.sh`, and its extras."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -7,12 +8,26 @@ PACKAGE = Path(__file__).resolve().parents[1]
 HOME = next((d for d in (PACKAGE, PACKAGE.parent) if (d / "conf").is_dir()), PACKAGE)
 CONF = HOME / "conf"
 
+EXTRAS = {
+    "audio": ("kaldi_native_fbank", "soundfile"),
+    "decode": ("kaldifst",),
+    "export": ("onnx", "onnxruntime", "onnxscript"),
+    "report": ("matplotlib", "jinja2"),
+    "mini": ("espeakng_loader", "kaldi_native_fbank", "soundfile", "kaldifst"),
+}
+"""Packages by the names of the extras that install them."""
+
 
 def install_command(extra: str) -> str:
     """The command that installs an extra: of a checkout there, else of the package by its name."""
     return (
         f"pip install 'bayes_asr[{extra}]'" if HOME == PACKAGE else f"pip install -e '.[{extra}]'"
     )
+
+
+def find_missing(extra: str) -> list[str]:
+    """The packages of an extra that are not installed, as pip calls them."""
+    return [name.replace("_", "-") for name in EXTRAS[extra] if find_spec(name) is None]
 
 
 def find_configuration(path: Path) -> Path:

@@ -19,8 +19,8 @@ from zipfile import BadZipFile, ZipFile
 from bayes_asr.base import safe_pickle
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
+from bayes_asr.base.jobs import JOB, read_last_line, run_array
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.programs import JOB, read_last_line, run_array
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")

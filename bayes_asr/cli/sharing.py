@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.jobs import JOB
 from bayes_asr.base.lock import alone_in
-from bayes_asr.base.programs import JOB, open_pipe
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Cluster, Mapper, Shard, ShardWrittenError
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.config.schema import CONFIG

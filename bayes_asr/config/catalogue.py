@@ -202,6 +202,13 @@ GPU_PATHS = {
 }
 """The module that `nn/kernels/dispatch.py` asks first on a GPU, if any."""
 
+ON_DEMAND = {
+    "gpu_path": "train.gpu_paths:take_path",
+    "pretrain": "train.pretraining:plan_pretraining",
+    "speaker_adaptive": "train.speaker_adaptation:add_speaker_activations",
+}
+"""Functions that prepare a training where these keys of `train` ask for it."""
+
 OF_LATTICES = ("mmi", "bmmi", "mpe", "smbr")
 """Criteria on lattices."""
 

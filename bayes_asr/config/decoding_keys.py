@@ -1,7 +1,7 @@
-"""The keys of the section `decode`, their types and ranges."""
+"""The keys of the sections `decode` and `score`, their types and ranges."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.ranges import Within
@@ -37,3 +37,26 @@ class DecodeConfig:
         for key in ("lm_weights", "insertion_penalties"):
             if not getattr(self, key):
                 raise InputError(f"decode.{key} is empty; name at least one value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreConfig:
+    """The counting of errors."""
+
+    metric: Literal["per", "wer"]
+    costs: Literal["sclite", "levenshtein"]
+    text: str
+    conventions: tuple[str, ...]
+    phone_map: Literal[48, 39] | None
+    glm: str | None
+    durations: tuple[Annotated[float, Within(0.01, 1e6)], ...]
+    cluster: Literal["speaker", "session", "recording", "voice"]
+
+    def __post_init__(self) -> None:
+        if self.glm and self.costs != "sclite":
+            raise InputError("score.glm scores as NIST's sclite; set score.costs to sclite")
+        if self.glm and self.conventions:
+            raise InputError("score.conventions are of texts; leave it empty with score.glm")
+        names = [name.partition("=")[0] for name in self.conventions]
+        if len(set(names)) < len(names):
+            raise InputError(f"score.conventions names one twice: {', '.join(names)}")

@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.config.ranges import Count, Dropped
 
 Value = TypeVar("Value")
+Dropout = Dropped | Mapping[Count, Dropped]
+DROPOUTS = ("dropout", "input_dropout")
+"""Options of layers of that type."""
 
 
 @overload

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import FIXED, UNITS, check_trained
-from bayes_asr.config.ranges import Dropout, Dropped, OneOf, Units, Within
+from bayes_asr.config.epochs import Dropout
+from bayes_asr.config.ranges import Dropped, OneOf, Units, Within
 
 Fixed = Annotated[str, OneOf(dict.fromkeys(FIXED))]
 Norm = Literal["batch", "layer", "layer-pytorch-kaldi", "none"]

@@ -24,6 +24,7 @@ from bayes_asr.config.located import (
 )
 from bayes_asr.config.ranges import NAME
 from bayes_asr.config.schema import Config, are_alike, keys, section_of
+from bayes_asr.config.systems import HYPOTHESES, SYSTEMS, choose_system
 from bayes_asr.config.values import (
     convert,
     convert_name,
@@ -38,7 +39,6 @@ SYNONYMS = {f"{kind}_first_of": kind for kind in ("features", "alignments")}
 # What a later file or setting says of one replaces what an earlier one said of the other.
 REPLACES = {kind: f"{kind}_all_of" for kind in SYNONYMS.values()}
 REPLACES |= {together: kind for kind, together in REPLACES.items()}
-SYSTEMS, HYPOTHESES = "systems", "hypotheses"  # of a list of systems, which are read as FILE#SYSTEM
 ALIKE = 0.7  # names that are taken for slips of another
 MOST_LAYERS, MOST_NESTED = 500, 50  # files of a configuration, and one included by another
 MOST_SHOWN = 60  # characters of a value in a message
@@ -149,21 +149,8 @@ def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dic
     # The common part of a list lies below the system, whose own includes come between.
     if system or systems is not None:
         yield from _expand(layer, path, including)
-        layer = _choose_system(systems, system, path)
+        layer = choose_system(systems, system, path)
     yield from _expand(layer, path, including)
-
-
-def _choose_system(systems: Any, system: str, path: Path) -> dict[str, Any]:
-    """The values of one system of a list: a mapping, or in short the files that it includes."""
-    names = list(systems) if isinstance(systems, dict) else []
-    if system not in names:
-        problem = f"has no system {system}" if system else "is a list of systems"
-        advice = f"name one as {path}#{names[0]}; there are {' '.join(names)}" if names else ""
-        raise InputError(f"{path}: {problem}; {advice or f'{SYSTEMS} is a mapping of their names'}")
-    values = systems[system]
-    if isinstance(values, dict):
-        return dict(values)
-    return {} if values.value is None else {"include": values}
 
 
 def _expand(

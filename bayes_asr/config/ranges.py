@@ -1,6 +1,6 @@
 """Ranges and choices of the values of keys, besides their types."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -40,9 +40,6 @@ Share = Annotated[float, Within(0, 1)]
 Units = Annotated[int, Within(1, 100_000)]
 Count = Annotated[int, Within(1, 10_000_000)]
 Dropped = Annotated[float, Within(0, 0.95)]
-Dropout = Dropped | Mapping[Count, Dropped]
-DROPOUTS = ("dropout", "input_dropout")
-"""Options of layers of that type."""
 Context = Annotated[int, Within(0, 50)]
 Weight = Annotated[float, Within(0, 100)]
 

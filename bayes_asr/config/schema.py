@@ -16,11 +16,11 @@ import yaml
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.config.catalogue import UNIT_OPTIONS, check_unit, nearest
-from bayes_asr.config.decoding_keys import DecodeConfig
-from bayes_asr.config.epochs import check_first_epoch
+from bayes_asr.config.decoding_keys import DecodeConfig, ScoreConfig
+from bayes_asr.config.epochs import DROPOUTS, Dropout, check_first_epoch
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
 from bayes_asr.config.kinds import DecoderConfig, KindsConfig
-from bayes_asr.config.ranges import DROPOUTS, NAME, Dropout, Units, Within
+from bayes_asr.config.ranges import NAME, Units, Within
 from bayes_asr.config.stack import StackLayer, complete, read_stack
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.config.values import hints
@@ -120,29 +120,6 @@ class ModelConfig:
             raise InputError(
                 f"model.hand_on is prob, but {self.unit} computes no probabilities; use log"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoreConfig:
-    """The counting of errors."""
-
-    metric: Literal["per", "wer"]
-    costs: Literal["sclite", "levenshtein"]
-    text: str
-    conventions: tuple[str, ...]
-    phone_map: Literal[48, 39] | None
-    glm: str | None
-    durations: tuple[Annotated[float, Within(0.01, 1e6)], ...]
-    cluster: Literal["speaker", "session", "recording", "voice"]
-
-    def __post_init__(self) -> None:
-        if self.glm and self.costs != "sclite":
-            raise InputError("score.glm scores as NIST's sclite; set score.costs to sclite")
-        if self.glm and self.conventions:
-            raise InputError("score.conventions are of texts; leave it empty with score.glm")
-        names = [name.partition("=")[0] for name in self.conventions]
-        if len(set(names)) < len(names):
-            raise InputError(f"score.conventions names one twice: {', '.join(names)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from typing import Any
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.located import compose, locate_values
-from bayes_asr.config.merge import HYPOTHESES, SYSTEMS
+
+SYSTEMS, HYPOTHESES = "systems", "hypotheses"
 
 
 def read_systems(file: Path) -> tuple[list[str], list[tuple[str, str]]]:
@@ -36,3 +37,16 @@ def read_systems(file: Path) -> tuple[list[str], list[tuple[str, str]]]:
         raise InputError(f"{file}: {HYPOTHESES} is a list of texts")
     where = getattr(hypotheses, "where", "")
     return list(systems), [(line, where) for line in lines]
+
+
+def choose_system(systems: Any, system: str, path: Path) -> dict[str, Any]:
+    """The values of one system of a list: a mapping, or in short the files that it includes."""
+    names = list(systems) if isinstance(systems, dict) else []
+    if system not in names:
+        problem = f"has no system {system}" if system else "is a list of systems"
+        advice = f"name one as {path}#{names[0]}; there are {' '.join(names)}" if names else ""
+        raise InputError(f"{path}: {problem}; {advice or f'{SYSTEMS} is a mapping of their names'}")
+    values = systems[system]
+    if isinstance(values, dict):
+        return dict(values)
+    return {} if values.value is None else {"include": values}

@@ -37,12 +37,12 @@ from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import write_gmm
+from bayes_asr.kaldi_io.initial_mdl import build_transition_model
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import (
     Topology,
     TransitionModel,
-    build_transition_model,
     pdf_class_counts,
     read_topology,
     read_transition_model,

@@ -1,18 +1,16 @@
 """The transition model at the head of Kaldi's `final.mdl`: the meaning of transition-ids."""
 
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base import elementary
 from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.binary import INTEGER, KaldiReader, open_bytes
 
-STATES = 3  # of a phone, unless another number is given
 MOST_STATES = 100  # of a phone, as in gen_topo.pl; the last state of an entry comes on top
 LARGEST_PHONE = 100_000  # tables of moves have rows for all phone-ids up to the largest
 
@@ -117,7 +115,7 @@ def parse_transition_model(reader: KaldiReader) -> TransitionModel:
     reader.expect("</LogProbs>")
     reader.expect("</TransitionModel>")
     _check(topology, tuples, log_prob, reader)
-    return _number_transitions(topology, tuples, log_prob)
+    return number_transitions(topology, tuples, log_prob)
 
 
 def write_transition_model(model: TransitionModel, path: Path) -> None:
@@ -151,42 +149,6 @@ def pdf_class_counts(topology: Topology) -> dict[int, int]:
     }
 
 
-def build_transition_model(
-    topology: Topology, tuples: Iterable[tuple[int, int, int, int]]
-) -> TransitionModel:
-    """Return the model of these transition-states, with the probabilities of the topology.
-
-    A tuple is phone, HMM state, pdf of the forward transitions and pdf of the self-loop.
-    """
-    rows = sorted(set(tuples))
-    probs = [p for phone, state, *_ in rows for _, p in topology[phone][state].transitions]
-    # Entry 0 is unused: the log of 1 is 0 there.
-    log_prob = elementary.log(np.array([1.0, *probs], np.float32)).astype(np.float32)
-    return _number_transitions(topology, np.array(rows, np.int32).reshape(-1, 4), log_prob)
-
-
-def build_monophone_model(
-    phones: Sequence[int], states: Mapping[int, int] | int = STATES
-) -> TransitionModel:
-    """Return the model in which every phone has left-to-right states of its own.
-
-    `states` is the number of emitting states, for all phones or by phone; pdf-ids count up by
-    phone and state. Self-loops have probability 0.75, as in Kaldi's gen_topo.
-    """
-    counts = {p: states if isinstance(states, int) else states[p] for p in sorted(set(phones))}
-    topology = {phone: build_left_to_right(count) for phone, count in counts.items()}
-    rows = [(phone, state) for phone, count in counts.items() for state in range(count)]
-    return build_transition_model(topology, ((*row, pdf, pdf) for pdf, row in enumerate(rows)))
-
-
-def build_left_to_right(count: int) -> tuple[TopologyState, ...]:
-    """Return the entry of `count` emitting states with a pdf-class each, and the last state."""
-    emitting = (
-        TopologyState(state, state, ((state, 0.75), (state + 1, 0.25))) for state in range(count)
-    )
-    return (*emitting, TopologyState(-1, -1, ()))
-
-
 def _check(
     topology: Topology, tuples: np.ndarray, log_prob: np.ndarray, reader: KaldiReader
 ) -> None:
@@ -204,7 +166,7 @@ def _check(
         raise reader.fail(f"{len(log_prob) - 1} log probabilities for {total} transition-ids")
 
 
-def _number_transitions(
+def number_transitions(
     topology: Topology, tuples: np.ndarray, log_prob: np.ndarray
 ) -> TransitionModel:
     """Number the transitions in the order of `tuples` (hmm/transition-model.cc, ComputeDerived)."""

@@ -1,10 +1,14 @@
-"""The interface of layers to their network."""
+"""The interface of layers, and of activations with parameters, to their network."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from bayes_asr.nn.frames import PackedFrames
+
+LAYER_KEYS = ("name", "kind", "reads", "join", "residual")
+"""Keys that the description of any layer may have, beside the options of its kind."""
 
 State = tuple[Tensor, ...]
 """The memory that a layer, or a cell, has of the frames before."""
@@ -57,3 +61,42 @@ class Layer(nn.Module):
         frame is computed from itself.
         """
         return self(x_TF, frames), ()
+
+
+def describe_layers(
+    units: Sequence[int], streams: Sequence[str], *, input_dropout: float, **options: Any
+) -> list[dict[str, Any]]:
+    """A stack of recurrent layers, each on the one before, as `AcousticModel` takes it.
+
+    units: cells per direction of each layer; streams: what the first one reads; input_dropout: that
+    of the layers after the first; options: those of `RecurrentLayer`, the same for all.
+    """
+    return [
+        {
+            "name": f"layer{number + 1}",
+            "kind": "recurrent",
+            "reads": [f"layer{number}"] if number else list(streams),
+            "units": size,
+            "input_dropout": input_dropout if number else 0.0,
+            **options,
+        }
+        for number, size in enumerate(units)
+    ]
+
+
+class Parameterised(nn.Module):
+    """An activation with parameters [sets, H]; or [S, sets, H], where S speakers have theirs each.
+
+    speakers: the speaker of each sequence or frame that is computed, in order [n]; None: a speaker
+    without parameters, for whom the mean of all is taken.
+    """
+
+    speakers: Tensor | None = None
+
+    def _of(self, parameter: Tensor | float, a: Tensor) -> Tensor | float:
+        """A parameter as it multiplies pre-activations [n, D, H], or is added to them."""
+        if not isinstance(parameter, Tensor) or parameter.dim() == 2:
+            return parameter
+        if self.speakers is None:
+            return parameter.mean(0)
+        return parameter.index_select(0, self.speakers[: len(a)])

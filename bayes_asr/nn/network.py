@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import LAYERS, find
-from bayes_asr.nn.architecture import LAYER_KEYS
 from bayes_asr.nn.frames import WHOLE, PackedFrames, describe_stride
-from bayes_asr.nn.layer import Layer, State
+from bayes_asr.nn.layer import LAYER_KEYS, Layer, State
 from bayes_asr.nn.linear import Linear
 
 States = list[State]

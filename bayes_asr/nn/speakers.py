@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.layer import Layer
+from bayes_asr.nn.layer import Layer, Parameterised
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.nn.units.activations import Parameterised
 
 
 class SpeakerActivations:

@@ -10,15 +10,14 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.catalogue import OPTIMIZERS, UNIT_OPTIONS, find, nearest
-from bayes_asr.config.epochs import at_epoch
-from bayes_asr.config.ranges import DROPOUTS
+from bayes_asr.config.epochs import DROPOUTS, at_epoch
 from bayes_asr.config.schema import Config, ModelConfig
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.nn.architecture import describe_layers
 from bayes_asr.nn.first_weights import draw_mlp
 from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.layer import describe_layers
 from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.optimizers import FACTOR, Optimizers

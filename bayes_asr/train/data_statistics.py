@@ -18,8 +18,7 @@ from bayes_asr.data.corpus.index import (
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.survey import Survey
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.data.targets.alignments import log_priors
-from bayes_asr.data.targets.target import Target
+from bayes_asr.data.targets.target import Target, log_priors
 
 
 def build_front_ends(

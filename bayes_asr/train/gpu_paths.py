@@ -18,12 +18,14 @@ from torch import Tensor, nn
 from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.base.installed import install_command
 from bayes_asr.base.log import LOGGER
+from bayes_asr.base.processes import group
 from bayes_asr.config.catalogue import GPU_PATHS
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.kernels.cuda.capture import workspace
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.step import compute_outputs
+from bayes_asr.train.trainer import Trainer
 
 EAGER = "eager"
 TOLERANCE = 1e-2  # of the norm of outputs or of a gradient; where ReLU turns at 0, 1e-3 was seen
@@ -146,21 +148,39 @@ class Rehearsal:
         return self._clock()
 
 
+def take_path(
+    trainer: Trainer,
+    card: str,
+    recorded: Mapping[str, Any] | None,
+    load: Callable[[], Sequence[Batch]],
+) -> Mapping[str, Any]:
+    """Take the path of `train.gpu_path`, in all processes that of the first; as `choose_path`.
+
+    load: loads the batches of the rehearsal.
+    """
+
+    def rehearse() -> Rehearsal:
+        bfloat16 = trainer.precision == "bfloat16"
+        return Rehearsal(trainer.model, trainer.criterion, load(), bfloat16=bfloat16)
+
+    setting, model = trainer.options.gpu_path, trainer.model
+    entry = group.broadcast(lambda: choose_path(setting, model, card, recorded, rehearse))
+    set_path(model, entry["path"])
+    return entry
+
+
 def choose_path(
     setting: str,
     model: AcousticModel,
-    card: str | None,
+    card: str,
     recorded: Mapping[str, Any] | None,
     rehearse: Callable[[], Rehearsal],
-) -> Mapping[str, Any] | None:
+) -> Mapping[str, Any]:
     """The path of a training, with its card and what was measured, as `env.json` keeps it.
 
-    setting: `train.gpu_path`; card: its name, None on a CPU, where there is nothing to choose;
-    recorded: what this returned when the run was begun, if it was; rehearse: loads batches.
-    InputError where that path computes nothing of this network.
+    setting: `train.gpu_path`; card: the name of the GPU; recorded: what this returned when the run
+    was begun, if it was. InputError where that path computes nothing of this network.
     """
-    if card is None:
-        return recorded
     if setting != "auto":
         _check_computes(setting, model)
         return {"path": setting, "card": card}

@@ -16,7 +16,8 @@ from bayes_asr.data.corpus.index import Index, open_index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.data.corpus.survey import survey_stream
-from bayes_asr.data.targets.alignments import log_priors, read_counts
+from bayes_asr.data.targets.alignments import read_counts
+from bayes_asr.data.targets.target import log_priors
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.nn.network import build_network
 from bayes_asr.train.components import plan_network

@@ -30,9 +30,7 @@ class ShallowTraining:
 
 
 def plan_pretraining(config: Config, run: Path) -> Iterator[ShallowTraining]:
-    """Trainings before that of `run`, of 1, 2, ... layers; none without `train.pretrain`."""
-    if not config.train.pretrain.epochs:
-        return
+    """Trainings before that of `run`, of 1, 2, ... layers."""
     # A relative path of the index starts from the parent of the run, which is another one here.
     index = str(run.absolute().parent / config.data.index)
     data = replace(config.data, index=index)

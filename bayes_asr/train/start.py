@@ -15,6 +15,7 @@ from bayes_asr.base.lock import Lock, alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import note_signals
+from bayes_asr.config.catalogue import ON_DEMAND, find
 from bayes_asr.config.schema import CONFIG, Config, as_yaml
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.fingerprints import check_same, hash_labels, hash_stream
@@ -24,17 +25,15 @@ from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.nn.network import AcousticModel
+from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
-from bayes_asr.train.gpu_paths import Rehearsal, choose_path, set_path
 from bayes_asr.train.loop import run_epochs, sample_batches
-from bayes_asr.train.pretraining import plan_pretraining
-from bayes_asr.train.runs import checkpoint, record, state, tensorboard
+from bayes_asr.train.runs import checkpoint, record, state
 from bayes_asr.train.runs.directory import RunDirectory
-from bayes_asr.train.runs.history import read_history
+from bayes_asr.train.runs.history import Board, check_tensorboard, read_history
 from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends
-from bayes_asr.train.speaker_adaptation import add_speaker_activations
 from bayes_asr.train.task_training import Regenerate, TaskTraining
 from bayes_asr.train.trainer import Trainer, TrainProgress, TrainState
 from bayes_asr.train.transfer import Initialization, initialize_from
@@ -59,8 +58,9 @@ def train(
     with _locked(run) as lock:
         # A run that goes on has the weights of the shallower networks in its own checkpoint.
         begin: tuple[Transfer, ...] = ()
-        if new or not group.broadcast(lambda: checkpoint.has_begun(run)):
-            for shallow in plan_pretraining(config, run):
+        begins = new or not group.broadcast(lambda: checkpoint.has_begun(run))
+        if config.train.pretrain.epochs and begins:
+            for shallow in find(ON_DEMAND["pretrain"])(config, run):
                 with _locked(shallow.run) as shallow_lock:
                     _train(shallow.config, shallow.run, new, open_pipe, shallow_lock, begin)
                 begin = (shallow.as_transfer,)
@@ -111,7 +111,7 @@ def _train(
     if precision != config.train.precision:
         LOGGER.warning("train.precision: %s", components.explain_precision(config.train.precision))
     if config.train.tensorboard:
-        tensorboard.check_available()
+        check_tensorboard()
     if not new:
         group.broadcast(lambda: record.check_same_configuration(config, run))
     index = open_index(run, config.data.index)
@@ -136,7 +136,7 @@ def _train(
         _write_environment(trainer, _choose_gpu_path(trainer, sets.train))
         with note_signals() as trainer.notice:
             if config.train.tensorboard and group.is_rank0():
-                trainer.board = tensorboard.Board(run, read_history(run))
+                trainer.board = Board(run, read_history(run))
             run_epochs(trainer, sets.train, sets.dev, sets.regenerate, training.count_errors)
     dev_errors, measure = trainer.progress.dev_errors, training.task.measure.name
     best = int(dev_errors.argmin())
@@ -144,19 +144,13 @@ def _train(
 
 
 def _choose_gpu_path(trainer: Trainer, train_set: LabelledSet) -> Mapping[str, Any] | None:
-    """Take the path of `train.gpu_path`, in all processes that of the first; what env.json says."""
-
-    def rehearse() -> Rehearsal:
-        batches = sample_batches(trainer, train_set)
-        bfloat16 = trainer.precision == "bfloat16"
-        return Rehearsal(trainer.model, trainer.criterion, batches, bfloat16=bfloat16)
-
-    card, setting = record.name_card(trainer.device), trainer.options.gpu_path
-    recorded = record.read_environment(trainer.run.path).get("gpu_path")
-    entry = group.broadcast(lambda: choose_path(setting, trainer.model, card, recorded, rehearse))
-    if card and entry:
-        set_path(trainer.model, entry["path"])
-    return entry
+    """Take the path of `train.gpu_path`; what env.json says of it, which a CPU leaves as it is."""
+    card = record.name_card(trainer.device)
+    recorded: Mapping[str, Any] | None = record.read_environment(trainer.run.path).get("gpu_path")
+    if card:
+        take_path = find(ON_DEMAND["gpu_path"])
+        recorded = take_path(trainer, card, recorded, lambda: sample_batches(trainer, train_set))
+    return recorded
 
 
 def _write_environment(trainer: Trainer, gpu_path: Mapping[str, Any] | None) -> None:
@@ -213,7 +207,9 @@ def _build_state(
         _check_weights(saved["model"], model, run.path)
     group.pool_statistics(model)
     initialization = Initialization() if saved else initialize_from(begin, model)
-    speakers = add_speaker_activations(model, sets.train) if config.train.speaker_adaptive else None
+    speakers: SpeakerActivations | None = None
+    if config.train.speaker_adaptive:
+        speakers = find(ON_DEMAND["speaker_adaptive"])(model, sets.train)
     front_ends = unpack_front_ends(saved["front_ends"]) if saved else initialization.front_ends
     heads = list(architecture["heads"])
     counted, auxiliary_log_priors = group.broadcast(

@@ -24,8 +24,7 @@ from bayes_asr.train.metrics import DevTotals, Totals
 from bayes_asr.train.optimizers import Optimizers
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.directory import RunDirectory
-from bayes_asr.train.runs.history import truncate_history
-from bayes_asr.train.runs.tensorboard import Board
+from bayes_asr.train.runs.history import Board, truncate_history
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.schedules import warm_up
 

@@ -14,13 +14,13 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from bayes_asr.base.errors import InputError, complaint, name_some
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.marks import refuse_marks
 from bayes_asr.recipe.folder.beside import write_beside
-from bayes_asr.recipe.folder.check import Inspection
 from bayes_asr.recipe.folder.sounds import describe_silent, name_sounds, refuse_missing_text
 from bayes_asr.recipe.folder.spelling import (
     Spell,
@@ -54,6 +54,8 @@ ORDER = 3  # of the language model
 FOLDING = " --set 'recipe.options=[--fold]' takes all words in lower case"
 
 Sets = dict[str, list[Utterance]]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,6 +106,26 @@ def prepare(corpus: Path, text: Path, out: Path, spell: Spell) -> None:
         model = estimate_witten_bell(transcripts, ORDER, sorted(vocabulary))
         print(f"language model: a {ORDER}-gram of the words of train (no lm.arpa)")
     write_arpa(model, local / "lm.arpa")
+
+
+class Inspection:
+    """The errors of steps that were attempted, each once, so that all are said together."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, Exception] = {}
+
+    def attempt(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """The result of a step, or None where it raises what a user can mend."""
+        try:
+            return step(*args, **kwargs)
+        except (InputError, OSError) as error:
+            self.errors.setdefault(str(error), error)
+            return None
+
+    def settle(self) -> None:
+        """Raise an ExceptionGroup of the errors, where there are any."""
+        if self.errors:
+            raise ExceptionGroup("the corpus is not as it should be", [*self.errors.values()])
 
 
 def inspect(corpus: Path, text: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | None]:

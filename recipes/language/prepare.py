@@ -25,9 +25,9 @@ from languages import SETS, Part, cut, recordings
 from once import checksum, prepare_once
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import find_missing
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers
-from bayes_asr.recipe.doctor.extras import find_missing
 
 BANDS = 40  # mel
 

@@ -21,6 +21,7 @@ from espeak import Synthesiser
 from once import checksum, prepare_once
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import find_missing
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.data.targets.marks import (
     PhoneFrames,
@@ -34,7 +35,8 @@ from bayes_asr.decode.graph.build import build_graph, write_graph
 from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
-from bayes_asr.kaldi_io.mdl import STATES, TransitionModel, build_monophone_model
+from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
+from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import (
     write_dictionary,
@@ -44,7 +46,6 @@ from bayes_asr.kaldi_io.text import (
     write_text,
 )
 from bayes_asr.kaldi_io.tree import read_tree
-from bayes_asr.recipe.doctor.extras import find_missing
 
 PER_SPEAKER = {"train": 24, "dev": 12, "test": 12}  # by default
 PHONE_IDS = {phone: number for number, phone in enumerate(PHONES, 1)}

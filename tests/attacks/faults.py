@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
-from bayes_asr.nn.architecture import upgrade_architecture
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
+from bayes_asr.train.runs.version_0_1 import upgrade_architecture
 from tests.attacks.breakages import (
     ALI,
     ARK,

@@ -34,24 +34,20 @@ from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from bayes_asr.kaldi_io.ark import iter_int_vectors, write_matrices
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
-from bayes_asr.kaldi_io.mdl import (
-    build_monophone_model,
-    read_topology,
-    read_transition_model,
-    write_transition_model,
-)
+from bayes_asr.kaldi_io.mdl import read_topology, read_transition_model, write_transition_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_scp, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree, write_tree
-from bayes_asr.nn.architecture import upgrade_architecture
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.pytorch_kaldi.weights import read_weights
 from bayes_asr.train.runs.checkpoint import save
+from bayes_asr.train.runs.version_0_1 import upgrade_architecture
 
 MEMORY = 16 << 20  # bytes that a reader may hold; the files have a few hundred
 SECONDS = 5.0  # of this process, for one input

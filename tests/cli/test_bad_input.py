@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from tests.support.places import CONF
 from tests.support.small_corpus import (
     MODEL,

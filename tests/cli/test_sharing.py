@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.base import shards
+from bayes_asr.base.jobs import JOB, run_array
 from bayes_asr.base.lock import alone_in
-from bayes_asr.base.programs import JOB, run_array
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import as_yaml

@@ -17,7 +17,7 @@ from bayes_asr.cli import main
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.data.targets.marks import find_frames, spread_states, write_alignments
-from bayes_asr.kaldi_io.mdl import STATES, build_monophone_model
+from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.train.runs import checkpoint

@@ -24,7 +24,8 @@ from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.subsampling import Subsampler, subsample_durations
 from bayes_asr.kaldi_io.ark import write_matrix
 from bayes_asr.kaldi_io.fst import read_fst
-from bayes_asr.kaldi_io.mdl import build_monophone_model, read_topology
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import read_topology
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm

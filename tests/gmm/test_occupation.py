@@ -6,7 +6,7 @@ import pytest
 from bayes_asr.gmm.likelihood import iter_posteriors
 from bayes_asr.gmm.occupation import BLOCK, Occupation, PdfWeights, iter_blocks, prune
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.kaldi_io.mdl import build_monophone_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from tests.support.mixtures import random_mixtures
 
 MODEL = build_monophone_model([1, 2])  # pdfs 0 to 2, 3 to 5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.gmm.transitions import count_transitions, update_transitions
-from bayes_asr.kaldi_io.mdl import build_monophone_model, build_transition_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model, build_transition_model
 from tests.support.mixtures import golden_gmms
 
 

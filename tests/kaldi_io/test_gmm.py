@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
-from bayes_asr.kaldi_io.mdl import build_monophone_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from tests.support.mixtures import golden_gmms, random_mixtures
 

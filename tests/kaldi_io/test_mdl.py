@@ -11,10 +11,10 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import (
     MOST_STATES,
     TransitionModel,
-    build_monophone_model,
     read_transition_model,
     write_transition_model,
 )

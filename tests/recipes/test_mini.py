@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bayes_asr.base import installed
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.sound.spectrum import Analysis
@@ -23,7 +24,6 @@ from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_data_dir, read_mapping, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import read_tree
-from bayes_asr.recipe.doctor import extras
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded
 
@@ -126,7 +126,7 @@ def test_all_missing_packages_are_named_before_the_synthesis(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
     assert recipe("prepare").main(["--out", str(tmp_path / "out")]) == 1
     said = "needs packages: pip install espeakng-loader kaldi-native-fbank soundfile kaldifst\n"
     assert capsys.readouterr().err.endswith(said)

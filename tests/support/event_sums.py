@@ -3,7 +3,8 @@
 import numpy as np
 
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
-from bayes_asr.kaldi_io.mdl import Topology, build_monophone_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import Topology
 
 
 def random_statistics(

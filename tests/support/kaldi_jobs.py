@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayes_asr.base.programs import JOB
+from bayes_asr.base.jobs import JOB
 from bayes_asr.cli import main
 
 # Quotes as Kaldi's scripts do, which leave what has no white space to bash.

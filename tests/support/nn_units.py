@@ -11,11 +11,11 @@ from torch import Tensor
 
 from bayes_asr.config import catalogue
 from bayes_asr.data.features.front_end import FrontEnd, Normalisation
-from bayes_asr.nn.architecture import upgrade_architecture
 from bayes_asr.nn.frames import PackedFrames, pack, unpack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.cell import find_cell
+from bayes_asr.train.runs.version_0_1 import upgrade_architecture
 
 
 def variants() -> Iterator[dict[str, Any]]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.text import write_mapping, write_text
 
 PHONES, STATES, DIMENSIONS = (2, 3, 7), 2, 5

@@ -8,7 +8,7 @@ import numpy as np
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.gmm import write_gmm
-from bayes_asr.kaldi_io.mdl import build_monophone_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_text

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cuda.static import Program, Shape, find_rows, unpack
-from bayes_asr.nn.kernels.kernel import name_kernel
 from bayes_asr.nn.kernels.reference.fused import weight_gradient
 from bayes_asr.nn.kernels.reference.scan import step_through
-from bayes_asr.nn.units.cell import Cell, build_cell
+from bayes_asr.nn.units.cell import Cell, build_cell, name_kernel
 
 FREE = ("p-sigmoid", "p-relu")  # activations with coefficients
 UNITS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -177,7 +176,7 @@ def gather(buffers: dict[str, Tensor], batch: Batch, case: Case) -> dict[str, Te
 
 def program_of(cell: Cell) -> Program:
     """The kernels of Triton for a cell."""
-    from bayes_asr.nn.kernels.triton.program import find_program
+    from bayes_asr.nn.kernels.triton.recurrence import find_program
 
     kernel = name_kernel(cell)
     program = kernel and find_program(kernel)

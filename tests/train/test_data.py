@@ -8,7 +8,8 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.corpus.sets import training_and_dev
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from tests.support.small_corpus import (
     DIMENSIONS,
     made_up,

@@ -100,7 +100,7 @@ def choose(
     clock: Clock,
     recorded: dict[str, Any] | None = None,
     asked: str = "auto",
-    card: str | None = CARD,
+    card: str = CARD,
 ) -> Any:
     return choose_path(asked, model, card, recorded, lambda: rehearsal(model, clock))
 
@@ -221,7 +221,6 @@ def test_a_run_goes_on_with_its_path_on_the_same_card_alone(clock: Clock, messag
     assert (elsewhere["path"], elsewhere["card"]) == ("fast", "another card")
     assert "GPU path slow was measured on a card, and this is another card" in messages()
     assert choose(model, clock, recorded={**measured, "path": "absent"})["path"] == "fast"
-    assert choose_path("auto", model, None, slow, never) == slow  # kept for a GPU
 
 
 def test_networks_without_recurrence_have_nothing_to_choose(clock: Clock, messages: Any) -> None:
@@ -260,6 +259,10 @@ def test_a_training_takes_a_path_keeps_it_and_learns_the_same(
     assert "GPU path eager, as was measured" in messages()
     assert record.read_environment(tmp_path)["gpu_path"] == environment["gpu_path"]
     assert_same(states(tmp_path), undisturbed)
+    monkeypatch.setattr(record, "name_card", lambda _: None)
+    train(config_of(small_corpus, *options, "train.epochs=4"), tmp_path)
+    kept = record.read_environment(tmp_path)["gpu_path"]  # by a CPU, for the GPU
+    assert kept == environment["gpu_path"]
 
 
 def train_in_each(rank: int, folder: Path) -> int:

@@ -15,8 +15,9 @@ from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets, training_and_dev
 from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.batch import Loader
 from bayes_asr.train.runs import checkpoint

@@ -22,7 +22,8 @@ from bayes_asr.data.corpus.batches import in_order
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.train import components
 from bayes_asr.train.batch import Loader

@@ -16,8 +16,6 @@ from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
 from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.vectors import StoredVectors
 
-DISABLED = float(np.sqrt(np.finfo(np.float32).max))  # the log prior that makes a pdf impossible
-
 
 class Alignments:
     """The alignments of a directory (`ali.*.gz` and `final.mdl`), as transition-ids.
@@ -151,17 +149,6 @@ def read_counts(path: Path, pdfs: int) -> np.ndarray:
             f"{path}: counts must be finite, not negative and not all 0; count the pdfs again"
         )
     return counts
-
-
-def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:
-    """Log prior [P] of each pdf from its count, as Kaldi's nnet-pdf-prior.
-
-    A pdf whose share is below `floor` gets a huge prior: subtracting it makes the pdf impossible,
-    never likely.
-    """
-    share = counts / counts.sum(dtype=np.float64)
-    # np.where computes both sides, and the maximum keeps log from 0.
-    return np.where(share < floor, DISABLED, np.log(np.maximum(share, floor)))
 
 
 def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:

@@ -1,10 +1,12 @@
-"""Targets: the labels of utterances that a network learns."""
+"""Targets, the labels of utterances that a network learns, and how frequent each of them is."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+
+DISABLED = float(np.sqrt(np.finfo(np.float32).max))  # the log prior that makes a pdf impossible
 
 
 @dataclass(frozen=True)
@@ -33,3 +35,14 @@ class Target:
         for utt in utterances:
             counts += np.bincount(self.labels(utt), minlength=self.size)
         return counts
+
+
+def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:
+    """Log prior [P] of each pdf from its count, as Kaldi's nnet-pdf-prior.
+
+    A pdf whose share is below `floor` gets a huge prior: subtracting it makes the pdf impossible,
+    never likely.
+    """
+    share = counts / counts.sum(dtype=np.float64)
+    # np.where computes both sides, and the maximum keeps log from 0.
+    return np.where(share < floor, DISABLED, np.log(np.maximum(share, floor)))

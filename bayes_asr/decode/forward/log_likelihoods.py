@@ -13,7 +13,8 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.data.features.streaming import StreamingFeatures
 from bayes_asr.data.features.streams import join_streams, split_streams
-from bayes_asr.data.targets.alignments import log_priors, read_counts
+from bayes_asr.data.targets.alignments import read_counts
+from bayes_asr.data.targets.target import log_priors
 from bayes_asr.decode.forward.average import AveragedNetwork
 from bayes_asr.decode.forward.exportable import ExportableStep, ExportableUtterance
 from bayes_asr.decode.forward.interface import (

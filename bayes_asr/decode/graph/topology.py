@@ -5,7 +5,8 @@ from itertools import groupby
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.mdl import MOST_STATES, Topology, TopologyState, build_left_to_right
+from bayes_asr.kaldi_io.initial_mdl import build_left_to_right
+from bayes_asr.kaldi_io.mdl import MOST_STATES, Topology, TopologyState
 from bayes_asr.kaldi_io.text import write_lines
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.programs import JOB, find_program, run_jobs
+from bayes_asr.base.jobs import JOB, run_jobs
+from bayes_asr.base.programs import find_program
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
-from bayes_asr.config.schema import ScoreConfig
+from bayes_asr.config.decoding_keys import ScoreConfig
 from bayes_asr.data.targets.classes import check_class
 from bayes_asr.decode.forward.attention import weigh_frames
 from bayes_asr.decode.forward.directory import ForwardOptions, StreamSource, forward, open_source

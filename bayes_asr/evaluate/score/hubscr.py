@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.programs import run_hubscr
+from bayes_asr.base.jobs import read_last_line
+from bayes_asr.base.programs import find_nist_program, start
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.nist import iter_stm_lines
 from bayes_asr.evaluate.score.phones import PhoneMap, fold
@@ -30,7 +31,24 @@ def count_by_hubscr(
     shutil.copyfile(glm, directory / "glm")
     write_lines(_fold_stm(stm, phones, optional), directory / "stm")
     write_lines(_fold_ctm(ctm, phones), directory / "ctm")
-    return read_counts(run_hubscr(directory))
+    return read_counts(_run_hubscr(directory))
+
+
+def _run_hubscr(directory: Path) -> Path:
+    """Score `directory`/ctm against `directory`/stm under `directory`/glm with NIST's hubscr.pl.
+
+    As Kaldi's local/score.sh calls it, validation of the inputs left out.  Returns the table of
+    counts by speaker, ctm.filt.raw in it; InputError with the log's last line if there is none.
+    """
+    hubscr, log = find_nist_program("hubscr.pl"), directory / "log"
+    counts = directory / "ctm.filt.raw"
+    # An old table would pass for the result of a run that failed.
+    counts.unlink(missing_ok=True)
+    options = ["-p", str(Path(hubscr).parent), "-V", "-l", "english", "-h", "hub5", "-g", "glm"]
+    status = start(["perl", hubscr, *options, "-r", "stm", "ctm"], log, cwd=directory).wait()
+    if status or not counts.exists():
+        raise InputError(f"hubscr.pl failed with status {status}, see {log}: {read_last_line(log)}")
+    return counts
 
 
 def _fold_stm(stm: Path, phones: PhoneMap, optional: frozenset[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import elu, leaky_relu, logsigmoid
 
 from bayes_asr.config.catalogue import check_trained
+from bayes_asr.nn.layer import Parameterised
 
 LEAK = 0.2  # slope of leaky-relu below 0, as in pytorch-kaldi
 
@@ -49,24 +50,6 @@ class FixedActivation:
 def softplus(a: Tensor) -> Tensor:
     r"""log(1 + e^a) = -\log \sigma(-a), exact for large `a` too (torch's is linear above 20)."""
     return -logsigmoid(-a)
-
-
-class Parameterised(nn.Module):
-    """A function with parameters [sets, H]; or [S, sets, H], where S speakers have theirs each.
-
-    speakers: the speaker of each sequence or frame that is computed, in order [n]; None: a speaker
-    without parameters, for whom the mean of all is taken.
-    """
-
-    speakers: Tensor | None = None
-
-    def _of(self, parameter: Tensor | float, a: Tensor) -> Tensor | float:
-        """A parameter as it multiplies pre-activations [n, D, H], or is added to them."""
-        if not isinstance(parameter, Tensor) or parameter.dim() == 2:
-            return parameter
-        if self.speakers is None:
-            return parameter.mean(0)
-        return parameter.index_select(0, self.speakers[: len(a)])
 
 
 class PSigmoid(Parameterised):

@@ -12,7 +12,7 @@ of the candidate, one for all frames of a sequence; None: no dropout. Parameters
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from bayes_asr.config.catalogue import OUTSIDE, check_unit, find
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.norm import MOMENTUM, AllReduce
-from bayes_asr.nn.units.activations import build_activation, softplus
+from bayes_asr.nn.units.activations import FIXED, build_activation, find_name, softplus
 from bayes_asr.nn.units.outside import find_outside
 
 Product = Callable[[Tensor, slice], Tensor]
@@ -300,3 +300,19 @@ def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> 
         if not OUTSIDE.fullmatch(unit):
             raise
         raise InputError(f"unit is {unit}, whose class takes units and sets: {error}") from error
+
+
+class Kernel(NamedTuple):
+    """The equation of a cell: its unit and its activation."""
+
+    unit: str
+    activation: str = "tanh"
+
+
+def name_kernel(cell: Cell) -> Kernel | None:
+    """Return the equation of a cell; None where its class has no kernel."""
+    unit = vars(type(cell)).get("kernel")  # who inherits a cell has an equation of its own
+    activation = find_name(getattr(cell, "activation", FIXED["tanh"]))
+    if unit is None or activation is None:
+        return None
+    return Kernel(unit + "-peepholes" * getattr(cell, "peepholes", False), activation)

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import EXTRAS, find_missing
 from bayes_asr.base.programs import explain_failure, find_nist_program, find_program
 from bayes_asr.base.shared_library import SharedLibrary
 from bayes_asr.decode.lattices import compiled as lattices
@@ -20,7 +21,6 @@ from bayes_asr.decode.search.kaldi import PROGRAMS
 from bayes_asr.gmm import compiled as gmm
 from bayes_asr.nn.kernels.cpu import library as recurrence
 from bayes_asr.recipe.doctor.check import LEAST_FREE, Check
-from bayes_asr.recipe.doctor.extras import EXTRAS, find_missing
 
 LIBRARIES = (
     ("native decoder", decoder.LIBRARY, "decoding takes about 15 times as long"),

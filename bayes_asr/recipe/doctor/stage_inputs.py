@@ -40,7 +40,7 @@ from bayes_asr.recipe.doctor.check import (
 )
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.components import architecture
-from bayes_asr.train.runs.tensorboard import check_available
+from bayes_asr.train.runs.history import check_tensorboard
 
 DECODED = ("dev", "test")  # sets
 FIRST, LAST = 3, 7  # stages of a recipe: from training to the report
@@ -125,7 +125,7 @@ def _read_model(config: Config) -> tuple[Path, TransitionModel]:
 def _check_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> Iterator[Check]:
     """Whether there are features, alignments, and room for what training writes."""
     if config.train.tensorboard:
-        check_available()
+        check_tensorboard()
     streams = _open_streams(config, "train", open_pipe)
     sizes = {name: features[features.utterances[0]].shape[1] for name, features in streams.items()}
     task = task_of(config)

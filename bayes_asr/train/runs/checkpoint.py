@@ -19,14 +19,12 @@ from bayes_asr.base.errors import InputError, is_lack_of_memory
 from bayes_asr.base.files import is_there, open_to_read, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.saved_tensors import read_saved
-from bayes_asr.config.merge import load_section
-from bayes_asr.config.schema import CONFIG
-from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.nn.architecture import upgrade_architecture
+from bayes_asr.config.catalogue import find
 from bayes_asr.train.runs import schema
 
 FORMAT = 2
 READABLE = (1, FORMAT)  # 1 is that of version 0.1
+UPGRADE = "train.runs.version_0_1:upgrade"
 BEST = "best.pt"  # the network with the lowest dev frame error
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
 RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
@@ -82,7 +80,8 @@ def read(path: Path) -> dict[str, Any]:
             f"{path}: not a checkpoint of format {FORMAT}; train again with this version"
         )
     try:
-        content = _upgrade(content, path.parent)
+        if "history" in content or "front_ends" not in content:
+            content = find(UPGRADE)(content, path.parent)
         schema.check_network(content)
         if path.name != BEST:
             schema.check_training(content)
@@ -146,30 +145,3 @@ def _position(content: dict[str, Any]) -> tuple[int, int, int]:
     totals = content.get("totals")
     position = totals["batches"] + len(totals["skipped"]) if totals else 0
     return len(content["dev_errors"]), content.get("returns", 0), position
-
-
-def _upgrade(content: dict[str, Any], run: Path) -> dict[str, Any]:
-    """Bring a checkpoint of `run` of version 0.1 to this version.
-
-    It held the whole history, and the front end was divided: normalisation by speaker, deltas and
-    context stood in the configuration alone.
-    """
-    if "history" in content:
-        history = content["history"]
-        errors = torch.tensor([entry["dev_error"] for entry in history], dtype=torch.float64)
-        content = content | {"dev_errors": errors, "entry": history[-1] if history else None}
-    if "front_ends" in content:
-        return content
-    moved = ("mean", "deviation", "frontend")
-    options = vars(load_section("features", [run / CONFIG]))
-    front_end = {
-        **options,
-        "mean": content["mean"],
-        "deviation": content["deviation"],
-        "sound": content.get("frontend"),
-    }
-    return {
-        **{key: value for key, value in content.items() if key not in moved},
-        "architecture": upgrade_architecture(content["architecture"]),
-        "front_ends": {FEATURES: front_end},
-    }

@@ -11,8 +11,8 @@ from bayes_asr.base.files import settle
 from bayes_asr.base.lock import Lock
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import CONFIG, Config
-from bayes_asr.train.runs import checkpoint, state, tensorboard
-from bayes_asr.train.runs.history import HISTORY, append_to_history, truncate_history
+from bayes_asr.train.runs import checkpoint, state
+from bayes_asr.train.runs.history import HISTORY, TENSORBOARD, append_to_history, truncate_history
 
 LATTICES = "lattices"  # folder of those that the network of the last complete epoch made
 RECORDS = (  # files of a run that are discarded together: its scores are of its network
@@ -112,5 +112,5 @@ def _discard(run: Path) -> None:
         (run / name).unlink(missing_ok=True)
     for damaged in run.glob("*.damaged"):
         damaged.unlink()
-    for folder in (tensorboard.FOLDER, LATTICES):
+    for folder in (TENSORBOARD, LATTICES):
         shutil.rmtree(run / folder, ignore_errors=True)

@@ -17,7 +17,7 @@ from bayes_asr.config.kinds import DecoderConfig, KindsConfig
 from bayes_asr.config.ranges import Within
 from bayes_asr.config.schema import ModelConfig
 from bayes_asr.config.values import convert, describe, hints
-from bayes_asr.nn.architecture import LAYER_KEYS
+from bayes_asr.nn.layer import LAYER_KEYS
 
 LARGEST = 2**53  # whole numbers up to it are floats as well
 Total = Annotated[int, Within(0, LARGEST)]

@@ -12,7 +12,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import data_dir, open_sets
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.train.start import train
 from tests.support.small_corpus import made_up, write_alignments, write_corpus, write_data_dir
 from tests.support.training_runs import assert_same, config_of, states

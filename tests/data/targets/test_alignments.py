@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.targets.alignments import DISABLED, Alignments, log_priors, read_counts
+from bayes_asr.data.targets.alignments import Alignments, read_counts
+from bayes_asr.data.targets.target import DISABLED, log_priors
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from tests.support.small_corpus import MODEL, PHONES, write_alignments
 

@@ -17,7 +17,7 @@ from bayes_asr.data.targets.marks import (
     spread_states,
     write_alignments,
 )
-from bayes_asr.kaldi_io.mdl import build_monophone_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.tree import read_tree
 
 RATE = 16000

@@ -23,7 +23,8 @@ from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.kaldi_io.ark import iter_int_vectors
-from bayes_asr.kaldi_io.mdl import build_monophone_model, read_transition_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree
 from tests.support.decode_cases import golden_case

@@ -19,12 +19,8 @@ from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.decode.graph.transducers import build_fst, sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.kaldi_io.fst import read_fst
-from bayes_asr.kaldi_io.mdl import (
-    TransitionModel,
-    build_transition_model,
-    pdf_class_counts,
-    read_transition_model,
-)
+from bayes_asr.kaldi_io.initial_mdl import build_transition_model
+from bayes_asr.kaldi_io.mdl import TransitionModel, pdf_class_counts, read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.tree import Leaf, Node, Split, Table, Tree, read_tree

@@ -15,9 +15,9 @@ from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice
 from bayes_asr.decode.lattices.expectation import Expectation, expect, expect_in_python
 from bayes_asr.decode.lattices.posteriors import compare_posteriors
 from bayes_asr.decode.lattices.reference import LatticeComparison
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
-from bayes_asr.kaldi_io.mdl import build_monophone_model
 from tests.decode.lattices.test_posteriors import read_kaldis
 from tests.decode.search.test_determinize import random_lattice
 from tests.support.aligned_cases import cells_of, list_paths, random_aligned

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.programs import JOB, find_program, run_jobs
+from bayes_asr.base.jobs import JOB, run_jobs
+from bayes_asr.base.programs import find_program
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
 from bayes_asr.decode.search.archive import choose_decoder, decode_archive
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary

@@ -16,8 +16,8 @@ from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search import best_arcs
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, has_cycle
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.lattice import Lattice
-from bayes_asr.kaldi_io.mdl import build_monophone_model
 from bayes_asr.kaldi_io.openfst import Fst
 from tests.support.decode_cases import assert_same_arrays, random_arcs, random_network
 

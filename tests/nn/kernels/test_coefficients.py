@@ -7,8 +7,8 @@ from torch import Tensor
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.kernels.cpu.recurrence import CompiledRecurrence, KernelCall, find_kernel
-from bayes_asr.nn.kernels.kernel import Kernel
 from bayes_asr.nn.units.activations import PReLU, PSigmoid
+from bayes_asr.nn.units.cell import Kernel
 from tests.nn.kernels.test_compiled import assert_as_scanned, every_path
 from tests.support.nn_units import DIRECTIONS, layer
 

@@ -20,10 +20,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library, recurrence
 from bayes_asr.nn.kernels.cpu.recurrence import CompiledRecurrence, KernelCall, find_kernel
-from bayes_asr.nn.kernels.kernel import Kernel
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED, PARAMETERISED
-from bayes_asr.nn.units.cell import Cell, build_cell
+from bayes_asr.nn.units.cell import Cell, Kernel, build_cell
 from tests.support.nn_units import DIRECTIONS, FUSED, layer, name, recurrent_layer
 
 IN_TORCH_ALONE = {"leaky-relu", "elu", "linear", "log-softmax"}
@@ -250,7 +249,7 @@ def test_number_of_threads_changes_nothing(
 FORKED = """
 import os, torch
 from bayes_asr.nn.kernels.cpu.recurrence import CompiledRecurrence, KernelCall
-from bayes_asr.nn.kernels.kernel import Kernel
+from bayes_asr.nn.units.cell import Kernel
 from bayes_asr.nn.frames import PackedFrames
 torch.set_num_threads(2)
 terms, V, zero = torch.randn(160, 2, 128), torch.randn(2, 64, 128), torch.zeros(32, 2, 64)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from bayes_asr.base import installed
 from bayes_asr.cli import main
 from bayes_asr.decode.graph.transducers import build_fst
 from bayes_asr.decode.lattices import compiled as lattices
@@ -21,7 +22,7 @@ from bayes_asr.decode.search.kaldi import PROGRAMS
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.nn.kernels.cpu import library as recurrence
-from bayes_asr.recipe.doctor import environment, extras, training_data
+from bayes_asr.recipe.doctor import environment, training_data
 from bayes_asr.train import components
 from tests.cli.test_bad_input import (
     damaged_model,
@@ -51,7 +52,7 @@ def test_environment_alone_needs_nothing(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("KALDI_ROOT", raising=False)
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
     status, found = checks_of(capsys)
     assert status == 0
     assert found["decoding by embedded"] == [("ok", "usable")]
@@ -60,7 +61,7 @@ def test_environment_alone_needs_nothing(
     assert "KALDI_ROOT is not set" in found["Kaldi's GMMs"][0][1]
     absent = {name for name, checks in found.items() if checks[0][0] == "absent"}
     absent -= {"scoring by NIST"}  # Debian has it beside the PATH
-    kinds = {f"extra {extra}" for extra in extras.EXTRAS}
+    kinds = {f"extra {extra}" for extra in installed.EXTRAS}
     assert absent == {"decoding by kaldi", "Kaldi's GMMs", *kinds}
     said = "lacking: pip install espeakng-loader kaldi-native-fbank soundfile kaldifst"
     assert found["extra mini"] == [("absent", said)]

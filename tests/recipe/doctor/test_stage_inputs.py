@@ -8,7 +8,8 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.kaldi_io.fst import write_fst
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.recipe.doctor import stage_inputs
 from tests.support.places import CONF

@@ -22,7 +22,8 @@ from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.export import export_torch
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.evaluate.decoded.run import TimedSet
-from bayes_asr.kaldi_io.mdl import build_monophone_model, write_transition_model
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.text import write_lines
 from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
 from bayes_asr.nn.frames import PackedFrames

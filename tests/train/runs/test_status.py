@@ -227,7 +227,7 @@ def test_tensorboard_that_is_not_installed_is_said_before_anything_is_read(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    monkeypatch.setattr("bayes_asr.train.runs.tensorboard.find_spec", lambda name: None)
+    monkeypatch.setattr("bayes_asr.train.runs.history.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"TensorBoard is not installed; pip install tensorboard"):
         train(config_of(small_corpus, "train.tensorboard=true"), tmp_path)
     assert not list(tmp_path.glob("*.pt"))

@@ -25,10 +25,8 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from bayes_asr.nn.kernels.cuda.static import Program, Shape
-from bayes_asr.nn.kernels.kernel import Kernel
+from bayes_asr.nn.kernels.cuda.static import Shape
 from bayes_asr.nn.kernels.triton.chains import backward_chain, forward_chain
-from bayes_asr.nn.kernels.triton.functions import ACTIVATIONS
 from bayes_asr.nn.kernels.triton.gated_chains import backward_gated_chain, forward_gated_chain
 from bayes_asr.nn.kernels.triton.lstm import backward_lstm, forward_lstm
 from bayes_asr.nn.kernels.triton.plain import backward_plain, backward_start, forward_plain
@@ -115,15 +113,6 @@ CHAINS = {
     "ubru-gates-later": ChainUnit(3, 2, 0, 3, forward_gated_chain, backward_gated_chain),
 }
 COEFFICIENTS = {"p-sigmoid": 3, "p-relu": 2, "lstm-peepholes": 3}
-
-
-def find_program(kernel: Kernel) -> Program | None:
-    """Return the program of an equation; None where there is none."""
-    if kernel.unit in CHAINS:
-        return ChainKernel(kernel.unit)
-    if kernel.unit not in UNITS or kernel.activation not in ACTIVATIONS:
-        return None
-    return StepKernels(*kernel, tf32=torch.backends.cuda.matmul.allow_tf32)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from bayes_asr.nn.kernels.cuda.recurrence import unroll_static
 from bayes_asr.nn.kernels.cuda.static import Program
-from bayes_asr.nn.kernels.kernel import name_kernel
 from bayes_asr.nn.kernels.reference.scan import Recurrence, unroll_shifted
-from bayes_asr.nn.kernels.triton.program import find_program
-from bayes_asr.nn.units.cell import Cell
+from bayes_asr.nn.kernels.triton.functions import ACTIVATIONS
+from bayes_asr.nn.kernels.triton.program import CHAINS, UNITS, ChainKernel, StepKernels
+from bayes_asr.nn.units.cell import Cell, Kernel, name_kernel
 
 COMPILED = True
 
@@ -27,6 +27,15 @@ def unroll(recurrence: Recurrence) -> Tensor:
     program = cast(Program, _program_of(recurrence.cell))
     coefficients = recurrence.cell.coefficients()
     return unroll_shifted(recurrence, lambda shifted: unroll_static(program, shifted, coefficients))
+
+
+def find_program(kernel: Kernel) -> Program | None:
+    """Return the program of an equation; None where there is none."""
+    if kernel.unit in CHAINS:
+        return ChainKernel(kernel.unit)
+    if kernel.unit not in UNITS or kernel.activation not in ACTIVATIONS:
+        return None
+    return StepKernels(*kernel, tf32=torch.backends.cuda.matmul.allow_tf32)
 
 
 def _program_of(cell: Cell) -> Program | None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bayes_asr.nn.kernels.cuda.static import Shape
-from bayes_asr.nn.kernels.kernel import Kernel
+from bayes_asr.nn.units.cell import Kernel
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
@@ -16,6 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from bayes_asr.nn.kernels.triton import program
+from bayes_asr.nn.kernels.triton.recurrence import find_program
 
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32"}
@@ -45,7 +46,7 @@ def compile_all(
     """The code of each kernel of both ways, by its name."""
     launches: list[program.Launch] = []
     patch.setattr(program, "_run", lambda steps, _: launches.extend(step[0] for step in steps))
-    steps = program.find_program(kernel)
+    steps = find_program(kernel)
     assert steps is not None
     buffers = steps.allocate(shape)
     steps.forward(buffers)
