@@ -15,7 +15,7 @@ import numpy as np
 import record
 
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 NEAR = 2  # frames of 10 ms
 

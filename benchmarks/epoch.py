@@ -35,7 +35,7 @@ from bayes_asr.data.targets.target import log_priors
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
-from bayes_asr.train.batch import Loader
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.loop import run_epochs
 from bayes_asr.train.runs.directory import RunDirectory
 from bayes_asr.train.runs.trained_network import TrainedNetwork

@@ -33,8 +33,8 @@ from bayes_asr.data.features.front_end import FEATURES, Normalisation
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train import components
-from bayes_asr.train.batch import Loader
 from bayes_asr.train.data_statistics import count_log_priors
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.step import Step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/timit_sample/config.yaml"

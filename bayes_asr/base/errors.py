@@ -1,10 +1,12 @@
 """The one exception for what a user can mend, and what to say of the system's own."""
 
+import difflib
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 REMEDIES = {
     errno.ENOENT: "make it, or correct the path",
@@ -25,12 +27,21 @@ NO_MEMORY = re.compile("allocate memory|not enough memory|out of memory|bad_allo
 ASKED = re.compile(r"(?:[Tt]ried to|Unable to) allocate (\d[\d.]* \w+)")
 LONGEST = 1000  # characters of a message
 NAMED = 5  # how many of many names a message has
+LEAST_ALIKE = 0.5  # difflib's ratio; leaky_relu and relu have 0.57
 JOINERS = "\u200c\u200d"  # without width, but letters of some scripts need them
 
 
 def name_some(names: Sequence[str]) -> str:
     """The first few of some names, for a message."""
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+
+
+def nearest(word: Any, words: Iterable[str]) -> str:
+    """A question about a word that may be misspelt; empty where none of the known is near."""
+    names = [str(each) for each in words]
+    # Names are small letters, so the word is compared as such.
+    matches = difflib.get_close_matches(str(word).lower(), names, 1, LEAST_ALIKE)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def printable(text: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
-from bayes_asr.config.ranges import Within
 from bayes_asr.config.schema import iter_typed_keys
+from bayes_asr.config.values import Within
 
 SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=", re.ASCII)
 ALIKE = 0.7  # difflib's ratio, from which one word is taken for a slip of another

@@ -4,10 +4,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config.catalogue import nearest
 from bayes_asr.config.schema import CONFIG
 from bayes_asr.nn.fold import fold
 from bayes_asr.train.runs import checkpoint

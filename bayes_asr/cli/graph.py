@@ -26,8 +26,9 @@ from bayes_asr.decode.graph.lang import (
 )
 from bayes_asr.decode.graph.lexicon import RESERVED, Pronunciation, read_lexicon
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
-from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import Tree, read_tree
 
 SCALE = real(0, 100)  # Kaldi takes 1 and 0.1

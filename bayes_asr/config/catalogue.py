@@ -4,14 +4,13 @@ A newcomer is a class or function in its own room and a line here. Nothing is im
 built, so that a configuration is checked without torch.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, nearest
 
 PARAMETERS = {"p-sigmoid": ("eta", "gamma", "theta"), "p-relu": ("alpha", "beta")}
 """Activations with parameters that may be trained, and these."""
@@ -22,8 +21,6 @@ FIXED = ("tanh", "sigmoid", "relu", "softplus", "leaky-relu", "elu", "linear")
 ACTIVATIONS = (*FIXED, *PARAMETERS)
 """What `activation` of a unit may be."""
 
-
-LEAST_ALIKE = 0.5  # difflib's ratio; leaky_relu and relu have 0.57
 
 DROPPED = ("zero", "half", "mean")
 """What a dropped candidate of a unit that computes logarithms may be, that of the papers first."""
@@ -305,11 +302,3 @@ def check_trained(activation: str, trains: Iterable[str]) -> None:
         raise InputError(
             f"activation_trains has {', '.join(unknown)}; known here: {', '.join(parameters)}"
         )
-
-
-def nearest(word: Any, words: Iterable[str]) -> str:
-    """A question about a word that may be misspelt; empty where none of the known is near."""
-    names = [str(each) for each in words]
-    # Names are small letters, so the word is compared as such.
-    matches = difflib.get_close_matches(str(word).lower(), names, 1, LEAST_ALIKE)
-    return f"; did you mean {matches[0]}?" if matches else ""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config.ranges import Within
+from bayes_asr.config.values import Within
 
 LM_WEIGHTS = Within(1e-3, 1e3)
 PENALTIES = Within(-1e3, 1e3)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config.ranges import Count, Dropped
+from bayes_asr.config.values import Count, Dropped
 
 Value = TypeVar("Value")
 Dropout = Dropped | Mapping[Count, Dropped]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config.ranges import Context, Share, Units, Within
+from bayes_asr.config.values import Context, Share, Units, Within
 
 Directories = Mapping[str, tuple[str, ...]]
 """Of each stream or label set, by its name, what `features` or `alignments` are of the first."""

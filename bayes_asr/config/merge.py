@@ -11,8 +11,8 @@ from typing import Any, get_args
 import yaml
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import nearest as suggest
 from bayes_asr.base.installed import CONF, find_configuration, split_system
-from bayes_asr.config.catalogue import nearest as suggest
 from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.located import (
     Located,
@@ -22,10 +22,10 @@ from bayes_asr.config.located import (
     locate_values,
     parse,
 )
-from bayes_asr.config.ranges import NAME
 from bayes_asr.config.schema import Config, are_alike, keys, section_of
 from bayes_asr.config.systems import HYPOTHESES, SYSTEMS, choose_system
 from bayes_asr.config.values import (
+    NAME,
     convert,
     convert_name,
     describe,

@@ -7,23 +7,19 @@ sections, conf/base.yaml describes one of them, called NAME, which says what the
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.files import replacing
-from bayes_asr.config.catalogue import UNIT_OPTIONS, check_unit, nearest
 from bayes_asr.config.decoding_keys import DecodeConfig, ScoreConfig
-from bayes_asr.config.epochs import DROPOUTS, Dropout, check_first_epoch
 from bayes_asr.config.inputs import DataConfig, FeatureConfig, StreamConfig
-from bayes_asr.config.kinds import DecoderConfig, KindsConfig
-from bayes_asr.config.ranges import NAME, Units, Within
-from bayes_asr.config.stack import StackLayer, complete, read_stack
+from bayes_asr.config.model_keys import ModelConfig
 from bayes_asr.config.training_keys import TrainConfig
-from bayes_asr.config.values import hints
+from bayes_asr.config.values import NAME, Within, hints
 
 FIRST_STREAM = "features"
 STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
@@ -31,95 +27,6 @@ TAKEN = re.compile(
     rf"features|cmvn|layer\d+|pdfs|monophones|classes|{NAME}"
 )  # which mean something else
 CONFIG = "config.yaml"  # of a run
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The network."""
-
-    unit: str
-    form: Literal["prob", "log", "geometric", "harmonic", "complement", "own-gate"] | None
-    activation: str | None
-    activation_trains: tuple[str, ...]
-    peepholes: bool
-    cells_per_block: Annotated[int, Within(1, 1000)] | None
-    transitions: Literal["trained", "from-input", "context"] | None
-    input_gate: bool
-    smooth: bool
-    dropped_candidate: Literal["zero", "half", "mean"] | None
-    layers: Annotated[int, Within(1, 100)]
-    units: Units | tuple[Units, ...]
-    bidirectional: bool
-    tied_directions: bool
-    norm: Literal["batch", "batch-shared", "batch-opposed", "layer", "layer-pytorch-kaldi", "none"]
-    dropout: Dropout
-    dropout_scaling: Literal["pytorch-kaldi", "inverted"]
-    input_dropout: Dropout
-    initial_state: Literal["fixed", "zero", "trained"]
-    hand_on: Literal["log", "prob"]
-    input_init: Literal["xavier", "uniform", "uniform-units", "pytorch-kaldi"]
-    head_init: Literal["uniform", "pytorch-kaldi"]
-    stack: tuple[Mapping[str, Any], ...]
-    heads: Mapping[str, str]
-    decoder: DecoderConfig
-    kinds: KindsConfig
-
-    def __post_init__(self) -> None:
-        """Refuse a unit that is not there, options that it does not have, and what no stack is."""
-        self._check_unit()
-        self._check_dropout()
-        # Without a stack the layers have no names but their numbers.
-        numbered = [f"layer{number + 1}" for number in range(self.layers)]
-        names = [layer.name for layer in self.read_stack()] or numbered
-        for target, name in self.heads.items():
-            if name not in names:
-                raise InputError(
-                    f"model.heads has {target}: {name}, but there is no layer {name}; layers:"
-                    f" {', '.join(names)}{nearest(name, names)}"
-                )
-
-    def read_stack(self) -> list[StackLayer]:
-        """The layers of `stack` with all their options; InputError for what is none."""
-        return read_stack(self.stack, self._complete)
-
-    def _complete(self, kind: str, described_options: Mapping[str, Any]) -> dict[str, Any]:
-        """All options of a layer, by those that it gives; those of recurrent layers are of here."""
-        if kind != "recurrent":
-            described = vars(complete(getattr(self.kinds, kind), described_options))
-            check_first_epoch("dropout", described.get("dropout"))
-            return described
-        excluded = ("layers", "head_init", "stack", "heads", "decoder", "kinds")
-        # The model itself gives the defaults, and what is of several layers is replaced.
-        options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
-        if (
-            described_options.get("unit", self.unit) != self.unit
-        ):  # whose options are not of that unit
-            plain = {"form": None, "activation": None, "activation_trains": ()}
-            options |= plain | {"peepholes": False, "cells_per_block": None}
-            options |= {"transitions": None, "input_gate": False, "smooth": False}
-            options |= {"dropped_candidate": None}
-        layer = complete(replace(self, **options), described_options, without=excluded)
-        if isinstance(layer.units, tuple):
-            raise InputError(f"units is {list(layer.units)}; a layer has one number of units")
-        return {key: value for key, value in vars(layer).items() if key not in excluded}
-
-    def _check_dropout(self) -> None:
-        for key in DROPOUTS:
-            check_first_epoch(f"model.{key}", getattr(self, key))
-        for kind, options in vars(self.kinds).items():
-            check_first_epoch(f"model.kinds.{kind}.dropout", getattr(options, "dropout", None))
-
-    def _check_unit(self) -> None:
-        # Options that are null, false or empty are not asked for.
-        options = {key: value for key in UNIT_OPTIONS if (value := getattr(self, key))}
-        try:
-            unit = check_unit(self.unit, options)
-        except InputError as error:
-            raise InputError(f"model.{error}") from None  # it begins with the key
-        if self.hand_on == "prob" and not unit.probabilistic:
-            raise InputError(
-                f"model.hand_on is prob, but {self.unit} computes no probabilities; use log"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

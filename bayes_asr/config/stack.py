@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import LAYERS, nearest
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.config.values import convert, describe, list_choices
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -38,8 +37,12 @@ class StackLayer:
     options: Mapping[str, Any]
 
 
-def read_stack(stack: Sequence[Mapping[str, Any]], complete_options: Complete) -> list[StackLayer]:
-    """The layers that a configuration describes; InputError names the one that is wrong."""
+def read_stack(
+    stack: Sequence[Mapping[str, Any]], kinds: Collection[str], complete_options: Complete
+) -> list[StackLayer]:
+    """The layers, of these kinds, that a configuration describes; InputError names the one that is
+    wrong.
+    """
     layers: list[StackLayer] = []
     for number, described in enumerate(stack):
         name, kind = described.get("name"), described.get("kind")
@@ -50,10 +53,10 @@ def read_stack(stack: Sequence[Mapping[str, Any]], complete_options: Complete) -
             )
         if name in [layer.name for layer in layers]:
             raise InputError(f"model.stack has two layers {name}; give one of them another name")
-        if not isinstance(kind, str) or kind not in LAYERS:
+        if not isinstance(kind, str) or kind not in kinds:
             raise InputError(
-                f"model.stack has layer {name} of kind {kind}; kinds: {', '.join(LAYERS)}"
-                f"{nearest(kind, LAYERS)}"
+                f"model.stack has layer {name} of kind {kind}; kinds: {', '.join(kinds)}"
+                f"{nearest(kind, kinds)}"
             )
         try:
             layers.append(_read_layer(name, kind, described, complete_options))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import CRITERIA, GPU_PATHS, OPTIMIZERS, SCHEDULES
 from bayes_asr.config.epochs import check_first_epoch
-from bayes_asr.config.ranges import Count, OneOf, Share, Weight, Within
+from bayes_asr.config.values import Count, OneOf, Share, Weight, Within
 
 Rate = Annotated[float, Within(1e-8, 10)]
 OptimizerName = Annotated[str, OneOf(OPTIMIZERS)]

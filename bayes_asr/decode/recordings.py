@@ -3,22 +3,32 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
+from bayes_asr.config.catalogue import find
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate_all
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, bring_to_rate, read_audio
 from bayes_asr.data.sound.spectrum import Analysis
-from bayes_asr.gmm.adaptation import SpeakerAdapter
 from bayes_asr.gmm.fmllr_record import FmllrRecord, read_record
 
 Streams = Mapping[str, np.ndarray]
 """Features, or statistics of a speaker, by stream."""
+
+ADAPTER = "gmm.adaptation:SpeakerAdapter"
+"""The `Adapter` of runs whose features our GMMs have adapted."""
+
+
+class Adapter(Protocol):
+    """Adaptation to speakers whose cepstra are at hand."""
+
+    def adapt(self, speaker: str, cepstra: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Adapted features [T, D] of all that a speaker says, by cepstra [T, F] by utterance."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class RecordingFrontEnd:
 
     front_ends: Mapping[str, FrontEnd]
     analyses: Mapping[str, Analysis]
-    adapters: Mapping[str, SpeakerAdapter]
+    adapters: Mapping[str, Adapter]
 
     @classmethod
     def open(
@@ -147,12 +157,13 @@ def _make_analysis(
         ) from None
 
 
-def _open_adapter(run: Path, model_dir: Path, front_end: FrontEnd) -> SpeakerAdapter:
+def _open_adapter(run: Path, model_dir: Path, front_end: FrontEnd) -> Adapter:
     """The models whose features the network reads; InputError where these are others now."""
-    adapter = SpeakerAdapter.open(model_dir)
+    adapter = find(ADAPTER).open(model_dir)
     if adapter.models.mixtures.dim != front_end.stored_size:
         raise InputError(
             f"{model_dir}: the model reads features of {adapter.models.mixtures.dim} values now,"
             f" but the network of {run} was trained on {front_end.stored_size}; train it again"
         )
-    return adapter
+    opened: Adapter = adapter
+    return opened

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -12,12 +13,11 @@ from bayes_asr.decode.graph.transducers import sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
-from bayes_asr.gmm.features import FeatureReader
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 MAX_WALKS = 10  # through a graph, to find one that is short enough
 HASH_BASE = 7853  # Kaldi's StringHasher
@@ -59,6 +59,12 @@ class Aligner:
         network = replace(network, column=column.astype(np.int32), num_pdfs=len(pdfs))
         loglikes = check_loglikes(network, utt, log_likelihoods(self.mixtures, x, pdfs))
         return find_best_path(utt, network, loglikes, self.options, self.engine)
+
+
+class FeatureReader(Protocol):
+    """The features [T, D] of utterances."""
+
+    def __getitem__(self, utt: str, /) -> np.ndarray: ...
 
 
 def align_all(

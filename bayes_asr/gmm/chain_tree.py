@@ -40,15 +40,10 @@ from bayes_asr.kaldi_io.gmm import write_gmm
 from bayes_asr.kaldi_io.initial_mdl import build_transition_model
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.jobs import find_alignments
-from bayes_asr.kaldi_io.mdl import (
-    Topology,
-    TransitionModel,
-    pdf_class_counts,
-    read_topology,
-    read_transition_model,
-)
+from bayes_asr.kaldi_io.mdl import read_topology, read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import write_lines
+from bayes_asr.kaldi_io.transition_model import Topology, TransitionModel, pdf_class_counts
 from bayes_asr.kaldi_io.tree import Tree, read_tree, write_tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm

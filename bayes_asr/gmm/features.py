@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -107,12 +106,6 @@ class Pipeline:
 
 RAW = Pipeline("none", deltas=0)
 """The pipeline that changes nothing, for the features of `write_fmllr`; Kaldi's feat_type raw."""
-
-
-class FeatureReader(Protocol):
-    """The features [T, D] of utterances."""
-
-    def __getitem__(self, utt: str, /) -> np.ndarray: ...
 
 
 class SpeakerFeatures:

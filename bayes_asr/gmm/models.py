@@ -14,11 +14,11 @@ from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
-from bayes_asr.gmm.features import FeatureReader
+from bayes_asr.gmm.alignment import FeatureReader
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.gmm import read_gmm
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 SEARCH = SearchOptions(
     acoustic_scale=0.083333, beam=13.0, max_active=7000, lattice_beam=6.0, allow_partial=True

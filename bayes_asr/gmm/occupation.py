@@ -8,8 +8,8 @@ import numpy as np
 
 from bayes_asr.gmm.likelihood import iter_posteriors
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 BLOCK = 20_000  # frames that are taken together, so that many share a pdf
 PRUNING = 4.0  # threshold of steps/train_lda_mllt.sh (--randprune)

@@ -17,8 +17,8 @@ from bayes_asr.gmm.clusterable import merge_clusters, objective, sum_by
 from bayes_asr.gmm.linear_algebra import multiply
 from bayes_asr.gmm.roots import Root, build_stub
 from bayes_asr.gmm.tree_statistics import TreeStatistics
-from bayes_asr.kaldi_io.mdl import Topology, pdf_class_counts
 from bayes_asr.kaldi_io.qst import Questions
+from bayes_asr.kaldi_io.transition_model import Topology, pdf_class_counts
 from bayes_asr.kaldi_io.tree import (
     ABSENT,
     Leaf,

@@ -53,9 +53,10 @@ from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.jobs import find_alignments
-from bayes_asr.kaldi_io.mdl import Topology, read_topology, read_transition_model
+from bayes_asr.kaldi_io.mdl import read_topology, read_transition_model
 from bayes_asr.kaldi_io.qst import write_questions
 from bayes_asr.kaldi_io.text import write_lines
+from bayes_asr.kaldi_io.transition_model import Topology
 from bayes_asr.kaldi_io.tree import read_tree, write_tree
 
 FIRST_UTTERANCES = 10  # whose mean and variance monophones begin with

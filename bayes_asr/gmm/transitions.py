@@ -6,7 +6,7 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.decode.graph.transition_index import index_transitions
-from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 FLOORINGS = 3  # Kaldi floors and normalises that often
 

@@ -12,7 +12,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.data.targets.contexts import TransitionPlaces, locate_transitions, split_phones
-from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import ABSENT
 
 ROWS = 1 << 17  # what is merged at once, which bounds the memory besides that of the result

@@ -7,8 +7,9 @@ import numpy as np
 
 from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
-from bayes_asr.kaldi_io.mdl import TransitionModel, pack_transition_model, parse_transition_model
+from bayes_asr.kaldi_io.mdl import pack_transition_model, parse_transition_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 
 def read_gmm(path: Path) -> tuple[TransitionModel, Mixtures]:

@@ -5,7 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from bayes_asr.base import elementary
-from bayes_asr.kaldi_io.mdl import Topology, TopologyState, TransitionModel, number_transitions
+from bayes_asr.kaldi_io.transition_model import (
+    Topology,
+    TopologyState,
+    TransitionModel,
+    number_transitions,
+)
 
 STATES = 3  # of a phone, unless another number is given
 

@@ -11,6 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
 from bayes_asr.kaldi_io.byte_reader import SPARSE
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 PDF_CLASS = -1  # the key of a question about the pdf-class; others are positions in the window
 ABSENT = -1  # the value of an event where nothing may be asked
@@ -76,6 +77,15 @@ class Tree:
         InputError for an event that the tree does not know.
         """
         return find_leaves(self.root, events)
+
+
+def window_pdfs(window: Sequence[int], model: TransitionModel, tree: Tree) -> tuple[int, ...]:
+    """The pdf of each pdf-class of the topology of the phone in the centre of `window`."""
+    phone = window[tree.center]
+    if phone not in model.topology:
+        raise InputError(f"phone {phone} of the lexicon is not in the topology of the model")
+    classes = [c for s in model.topology[phone] for c in (s.forward_class, s.self_loop_class)]
+    return tuple(tree.pdf(window, pdf_class) for pdf_class in range(max(classes) + 1))
 
 
 def find_leaves(root: Node, events: np.ndarray) -> np.ndarray:

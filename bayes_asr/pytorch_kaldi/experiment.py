@@ -7,8 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import nearest
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.pytorch_kaldi.operations import Operation, parse_operations
 from bayes_asr.pytorch_kaldi.sections import (
     Option,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from bayes_asr.config.catalogue import nearest
+from bayes_asr.base.errors import nearest
 from bayes_asr.pytorch_kaldi.sections import Option
 
 Kind = Literal[

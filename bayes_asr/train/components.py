@@ -6,12 +6,13 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
-from bayes_asr.config.catalogue import OPTIMIZERS, UNIT_OPTIONS, find, nearest
+from bayes_asr.config.catalogue import OPTIMIZERS, UNIT_OPTIONS, find
 from bayes_asr.config.epochs import DROPOUTS, at_epoch
-from bayes_asr.config.schema import Config, ModelConfig
+from bayes_asr.config.model_keys import ModelConfig
+from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.nn.first_weights import draw_mlp

@@ -16,7 +16,8 @@ from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.batch import Batch
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 LEAST = 1e-300  # of norms, so that those of 0 have a logarithm

@@ -18,8 +18,9 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.augmentation import Masks
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.batch import Batch
 from bayes_asr.train.components import plan_dropout
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.metrics import DevTotals, Totals
 from bayes_asr.train.runs import state
 from bayes_asr.train.step import NotFiniteError, Step, compute_outputs

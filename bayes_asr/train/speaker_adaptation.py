@@ -18,7 +18,8 @@ from bayes_asr.nn.criteria import cross_entropy
 from bayes_asr.nn.frames import describe_stride
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
-from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.batch import Batch
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 

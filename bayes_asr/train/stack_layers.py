@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import UNIT_OPTIONS, nearest
-from bayes_asr.config.schema import ModelConfig
+from bayes_asr.base.errors import InputError, nearest
+from bayes_asr.config.catalogue import UNIT_OPTIONS
+from bayes_asr.config.model_keys import ModelConfig
 from bayes_asr.config.stack import StackLayer
 
 MAPS = ("conv2d", "sinc")

@@ -36,7 +36,6 @@ from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import (
     write_dictionary,
@@ -45,6 +44,7 @@ from bayes_asr.kaldi_io.text import (
     write_speakers,
     write_text,
 )
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 
 PER_SPEAKER = {"train": 24, "dev": 12, "test": 12}  # by default

@@ -30,8 +30,8 @@ from bayes_asr.decode.graph.lexicon import read_lexicon
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 
 ALIGNMENTS = {"train": "marks_ali", "dev": "marks_ali_dev", "test": "marks_ali_test"}

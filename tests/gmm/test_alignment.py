@@ -27,11 +27,11 @@ from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.ark import iter_int_vectors
 from bayes_asr.kaldi_io.fst import iter_fsts, read_fst, write_fsts
 from bayes_asr.kaldi_io.gmm import read_gmm
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 from tests.conftest import existing
 from tests.support.places import DATA

@@ -24,10 +24,10 @@ from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_matrix, write_matrices
 from bayes_asr.kaldi_io.fst import iter_fsts, write_fsts
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_data_dir, read_text, write_mapping, write_speakers
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import Tree, read_tree, write_tree
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.kaldi_programs import NEEDS_KALDI, run_kaldi

@@ -27,7 +27,8 @@ from bayes_asr.decode.forward.log_likelihoods import load as load_run
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.batch import Batch
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from bayes_asr.train.runs.version_0_1 import upgrade_architecture

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.config.catalogue import LAYERS
-from bayes_asr.config.kinds import KindsConfig
+from bayes_asr.config.model_keys import KindsConfig
 from bayes_asr.config.values import hints
 from bayes_asr.nn.frames import PackedFrames, pack, unpack
 from bayes_asr.nn.network import AcousticModel

@@ -4,7 +4,7 @@ import numpy as np
 
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
-from bayes_asr.kaldi_io.mdl import Topology
+from bayes_asr.kaldi_io.transition_model import Topology
 
 
 def random_statistics(

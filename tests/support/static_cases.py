@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cuda.static import Program, Shape, find_rows, unpack
-from bayes_asr.nn.kernels.reference.fused import weight_gradient
+from bayes_asr.nn.kernels.reference.gradients import weight_gradient
 from bayes_asr.nn.kernels.reference.scan import step_through
 from bayes_asr.nn.units.cell import Cell, build_cell, name_kernel
 

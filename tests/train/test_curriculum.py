@@ -14,7 +14,8 @@ from bayes_asr.data.features.augmentation import Masks
 from bayes_asr.data.features.front_end import Normalisation
 from bayes_asr.nn.frames import unpack
 from bayes_asr.train import loop
-from bayes_asr.train.batch import Batch, Loader
+from bayes_asr.train.batch import Batch
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import unpack_front_ends
 from bayes_asr.train.start import train

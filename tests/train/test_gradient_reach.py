@@ -12,8 +12,8 @@ from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_set
-from bayes_asr.train.batch import Loader
 from bayes_asr.train.gradient_reach import measure_reach
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from tests.support.small_corpus import settings
 

@@ -19,7 +19,7 @@ from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.tasks.task import task_of
-from bayes_asr.train.batch import Loader
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train

@@ -9,7 +9,7 @@ import torch
 from bayes_asr.cli import main
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.train import loop
-from bayes_asr.train.batch import Loader
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs import state
 from tests.support.training_runs import assert_same, config_of, states
 

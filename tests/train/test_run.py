@@ -26,8 +26,8 @@ from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.train import components
-from bayes_asr.train.batch import Loader
 from bayes_asr.train.components import choose_device, choose_precision
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.loop import run_batches
 from bayes_asr.train.runs import checkpoint, directory, state
 from bayes_asr.train.start import train

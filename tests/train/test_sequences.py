@@ -25,7 +25,7 @@ from bayes_asr.kaldi_io.text import read_mapping, read_text, write_text
 from bayes_asr.nn.beam_search import search
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.task import task_of
-from bayes_asr.train.batch import Loader
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.places import RECIPES

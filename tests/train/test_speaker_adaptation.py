@@ -10,7 +10,7 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import open_set
-from bayes_asr.train.batch import Loader
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs import checkpoint, schema
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.speaker_adaptation import adapt

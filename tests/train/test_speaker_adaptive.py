@@ -16,7 +16,7 @@ from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.kaldi_io.text import write_mapping
 from bayes_asr.nn.network import build_network
 from bayes_asr.tasks.lattices.regeneration import find_initial_lattices
-from bayes_asr.train.batch import Loader
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train

@@ -18,7 +18,7 @@ from bayes_asr.data.corpus.sets import open_sets, training_and_dev
 from bayes_asr.data.features.front_end import FEATURES, append_context
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.nn.frames import pack
-from bayes_asr.train.batch import Loader
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs import checkpoint, schema
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.start import train

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.cli import score
 from bayes_asr.cli.gmm.run_dir import write_run
+from bayes_asr.cli.scoring import add_options, score_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "config", nargs="+", type=Path, metavar="CONFIG", help="YAML files of the recipe"
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
-    score.add_options(parser)
+    add_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Make a run of the folder, then score it as one."""
     write_run(args.run, args.config, args.set)
-    score.score_run(args)
+    score_run(args)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import nearest
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.data.targets.target import Target
 from bayes_asr.kaldi_io.sorted_table import join_tables
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,12 @@ from bayes_asr.decode.graph.lang import Lang, find_phones_file, fit_lexicon, rea
 from bayes_asr.decode.graph.lexicon import build_lexicon_fst, number_words
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.decode.graph.transducers import PhoneAcceptor
-from bayes_asr.decode.graph.transition_index import Transitions, transition_costs, window_pdfs
-from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.decode.graph.transition_index import Transitions, transition_costs
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
-from bayes_asr.kaldi_io.tree import Tree, read_tree
+from bayes_asr.kaldi_io.transition_model import TransitionModel
+from bayes_asr.kaldi_io.tree import Tree, read_tree, window_pdfs
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import nearest
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.data.features.streams import StoredStreams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.frames import WHOLE

@@ -10,13 +10,12 @@ from typing import TypeVar, cast
 import numpy as np
 import torch
 
-from bayes_asr.base.errors import InputError, needing_memory
+from bayes_asr.base.errors import InputError, nearest, needing_memory
 from bayes_asr.base.files import together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
-from bayes_asr.config.catalogue import nearest
 from bayes_asr.data.corpus.sets import stream_dirs
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.stored import Features

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import nearest
+from bayes_asr.base.errors import InputError, nearest
 
 Matrix = Tensor | np.ndarray
 StreamFeatures = Matrix | Mapping[str, Matrix]

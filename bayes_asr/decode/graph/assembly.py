@@ -10,14 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.decode.graph.transducers import PhoneAcceptor, sort_arcs
-from bayes_asr.decode.graph.transition_index import (
-    find_first_transition,
-    index_transitions,
-    window_pdfs,
-)
-from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.decode.graph.transition_index import find_first_transition, index_transitions
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.tree import Tree
+from bayes_asr.kaldi_io.transition_model import TransitionModel
+from bayes_asr.kaldi_io.tree import Tree, window_pdfs
 
 ENTRY = -1
 WindowArc = tuple[int, tuple[int, ...], float, int]  # source, phones in context, cost, next state

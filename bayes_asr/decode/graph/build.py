@@ -21,9 +21,9 @@ from bayes_asr.decode.graph.lexicon import (
 from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst
 from bayes_asr.decode.graph.transducers import BACKOFF, EPSILON
 from bayes_asr.kaldi_io.fst import write_fst
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, write_lines, write_mapping
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import Tree
 
 OF_LANG = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")

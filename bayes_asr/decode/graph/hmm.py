@@ -10,11 +10,10 @@ from bayes_asr.decode.graph.transition_index import (
     Transitions,
     find_first_transition,
     index_transitions,
-    window_pdfs,
 )
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.tree import Tree
+from bayes_asr.kaldi_io.transition_model import TransitionModel
+from bayes_asr.kaldi_io.tree import Tree, window_pdfs
 
 
 def build_hmm_fst(

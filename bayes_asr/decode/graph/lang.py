@@ -14,9 +14,9 @@ from bayes_asr.decode.graph.transducers import EPSILON, check_words, sources
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree
 
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.initial_mdl import build_left_to_right
-from bayes_asr.kaldi_io.mdl import MOST_STATES, Topology, TopologyState
+from bayes_asr.kaldi_io.mdl import MOST_STATES
 from bayes_asr.kaldi_io.text import write_lines
+from bayes_asr.kaldi_io.transition_model import Topology, TopologyState
 
 
 def build_topology(

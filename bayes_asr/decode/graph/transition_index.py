@@ -7,8 +7,7 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.mdl import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LEAST_LEAVING = 1e-10  # of a state whose self-loop has probability 1
 
@@ -44,15 +43,6 @@ def index_transitions(model: TransitionModel) -> Transitions:
         leave=elementary.log(np.maximum(1.0 - stay, LEAST_LEAVING)),
         first_tid=dict(zip(map(tuple, model.tuples.tolist()), starts.tolist(), strict=True)),
     )
-
-
-def window_pdfs(window: Sequence[int], model: TransitionModel, tree: Tree) -> tuple[int, ...]:
-    """The pdf of each pdf-class of the topology of the phone in the centre of `window`."""
-    phone = window[tree.center]
-    if phone not in model.topology:
-        raise InputError(f"phone {phone} of the lexicon is not in the topology of the model")
-    classes = [c for s in model.topology[phone] for c in (s.forward_class, s.self_loop_class)]
-    return tuple(tree.pdf(window, pdf_class) for pdf_class in range(max(classes) + 1))
 
 
 def find_first_transition(

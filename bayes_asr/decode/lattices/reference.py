@@ -11,7 +11,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices.aligned import AlignedLattice
-from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 OF_ACCURACY = ("mpe", "smbr")
 WITH_REFERENCE = ("bmmi", *OF_ACCURACY)

@@ -4,8 +4,8 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search.search_graph import DecodingGraph, has_cycle, select_arcs
-from bayes_asr.kaldi_io.mdl import TransitionModel
 from bayes_asr.kaldi_io.openfst import LARGEST, Fst
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 WORDS = 1 << 30  # the determinization numbers phones behind the words, in int32
 

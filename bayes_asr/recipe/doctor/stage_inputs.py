@@ -27,8 +27,9 @@ from bayes_asr.evaluate.score.glm import find_glm, read_glm
 from bayes_asr.evaluate.score.nist import read_stm
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.fst import read_fst
-from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.nn.network import build_network
 from bayes_asr.recipe.doctor.check import (
     CHECKPOINTS,

@@ -24,8 +24,9 @@ from bayes_asr.decode.lattices import compiled as lattice_sums
 from bayes_asr.decode.lattices.aligned import AlignedLattice
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.jobs import find_alignments
-from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.sorted_table import split_table
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import Tree, iter_leaves, read_tree
 from bayes_asr.tasks.chain import compiled as chain_sums
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph

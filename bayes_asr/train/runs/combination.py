@@ -1,4 +1,4 @@
-"""Combinations: run directories that name the networks of other runs."""
+"""Run directories as they are named to other commands: runs, and combinations of their networks."""
 
 import json
 import math
@@ -7,13 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.files import is_there, replacing
-from bayes_asr.config.catalogue import nearest
+from bayes_asr.config.schema import CONFIG
 from bayes_asr.kaldi_io.side_files import check, read_json, take
 
 FILE = "networks.json"
 AVERAGED = ("log-posteriors", "posteriors")  # outputs that can be averaged, the default first
+
+
+def check_is_run(directory: Path) -> None:
+    """InputError for a folder that is no run directory."""
+    if is_there(directory / CONFIG):
+        return
+    why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
+    raise InputError(
+        f"{directory}: not a run directory, {why}; name one that bayes-asr train wrote"
+    )
 
 
 @dataclass(frozen=True)

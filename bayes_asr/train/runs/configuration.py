@@ -5,23 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.merge import ConfigLayer, load
 from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.config.training_keys import BY_EPOCH
-
-
-def check_is_run(directory: Path) -> None:
-    """InputError for a folder that is no run directory."""
-    if is_there(directory / CONFIG):
-        return
-    why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
-    raise InputError(
-        f"{directory}: not a run directory, {why}; name one that bayes-asr train wrote"
-    )
+from bayes_asr.train.runs.combination import check_is_run
 
 
 def read_configuration(run: Path, settings: Sequence[str] = ()) -> Config:

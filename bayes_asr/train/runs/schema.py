@@ -13,10 +13,8 @@ from torch import Tensor
 
 from bayes_asr.config.catalogue import LAYERS, find
 from bayes_asr.config.inputs import StreamConfig
-from bayes_asr.config.kinds import DecoderConfig, KindsConfig
-from bayes_asr.config.ranges import Within
-from bayes_asr.config.schema import ModelConfig
-from bayes_asr.config.values import convert, describe, hints
+from bayes_asr.config.model_keys import DecoderConfig, KindsConfig, ModelConfig
+from bayes_asr.config.values import Within, convert, describe, hints
 from bayes_asr.nn.layer import LAYER_KEYS
 
 LARGEST = 2**53  # whole numbers up to it are floats as well

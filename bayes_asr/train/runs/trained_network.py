@@ -15,7 +15,7 @@ from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.combination import FILE as COMBINATION
-from bayes_asr.train.runs.configuration import check_is_run
+from bayes_asr.train.runs.combination import check_is_run
 
 
 @dataclass(frozen=True)

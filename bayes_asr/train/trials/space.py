@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import nearest
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.config.located import Located, compose, locate_values
 
 LARGEST = {int: 2**62, float: 1e300}  # ends of a range: whole numbers are drawn as int64

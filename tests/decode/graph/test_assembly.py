@@ -20,9 +20,10 @@ from bayes_asr.decode.graph.transducers import build_fst, sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_transition_model
-from bayes_asr.kaldi_io.mdl import TransitionModel, pdf_class_counts, read_transition_model
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.transition_model import TransitionModel, pdf_class_counts
 from bayes_asr.kaldi_io.tree import Leaf, Node, Split, Table, Tree, read_tree
 
 pytest.importorskip("kaldifst")

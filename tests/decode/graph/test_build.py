@@ -31,9 +31,10 @@ from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
-from bayes_asr.kaldi_io.mdl import TransitionModel, read_transition_model, write_transition_model
+from bayes_asr.kaldi_io.mdl import read_transition_model, write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree, write_tree
 
 pytest.importorskip("kaldifst")

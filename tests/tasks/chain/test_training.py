@@ -32,8 +32,8 @@ from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_allowed
 from bayes_asr.tasks.chain.targets import add_numerators, open_supervision
 from bayes_asr.tasks.chain.training import LatticeFree
-from bayes_asr.train.batch import Loader
 from bayes_asr.train.gradient_reach import measure_reach
+from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.chain_corpus import CHAIN, chain_config, say, write_chain, write_chain_corpus

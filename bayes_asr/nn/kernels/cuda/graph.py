@@ -4,9 +4,9 @@ It computes what `fused` does, without the time that a processor takes to launch
 """
 
 import copy
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -163,7 +163,18 @@ def _describe(module: nn.Module) -> Hashable:
         (name, p.shape, p.dtype, p.device) for name, p in module.named_parameters(recurse=False)
     ]
     parts = map(_describe, module.children())
-    return type(module), frozenset(options.items()), tuple(parameters), tuple(parts)
+    return type(module), _freeze(options), tuple(parameters), tuple(parts)
+
+
+def _freeze(value: Any) -> Hashable:
+    """A value of an option that can be hashed; of two objects that cannot, no two are equal."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _freeze(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return type(value), tuple(map(_freeze, value))
+    if isinstance(value, set):
+        return frozenset(value)
+    return value if isinstance(value, Hashable) else id(value)  # which the program keeps alive
 
 
 def _find_spare(buffers: dict[str, Tensor]) -> Tensor:

@@ -14,7 +14,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cuda.capture import workspace
 from bayes_asr.nn.kernels.cuda.static import Program, Shape, find_rows, pack, round_up, unpack
-from bayes_asr.nn.kernels.reference.fused import weight_gradient
+from bayes_asr.nn.kernels.reference.gradients import weight_gradient
 from bayes_asr.nn.kernels.reference.scan import Recurrence
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels.reference.fused import delay, parameter_gradients
+from bayes_asr.nn.kernels.reference.gradients import delay, parameter_gradients
 from bayes_asr.nn.kernels.reference.scan import Recurrence
 from bayes_asr.nn.units.cell import Cell
 from bayes_asr.nn.units.unitwise import MarkovChain

@@ -205,7 +205,12 @@ class StepKernels:
             buffers["candidate_weights"][:, :H, :H].copy_(V[..., -1])
 
     def _launch(self, kernel: Any, buffers: Buffers, columns: int, depth: int) -> Launch:
-        """The launch of a kernel whose product has as many columns and factors for each unit."""
+        """The launch of a kernel whose product has as many columns and factors for each unit.
+
+        ValueError for 3 gates in a product: Triton's blocks have powers of 2.
+        """
+        if (gates := max(columns, depth)) & (gates - 1):
+            raise ValueError(f"{self.unit} has {gates} gates in a product, not 1, 2, 4 or 8")
         unit, V = UNITS[self.unit], buffers["V"]
         (B, D, H), (padded, W) = buffers["mask"].shape, buffers["carry"].shape
         rows = _split_rows(B, D, len(V))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -217,6 +218,20 @@ def test_cells_that_differ_in_numbers_alone_share_a_program() -> None:
         cell_program("li-bru", units=4),
     ]
     assert len(set(programs)) == len(programs)
+
+
+def test_options_of_a_cell_may_be_lists() -> None:
+    def program(*sizes: Any) -> CellProgram:
+        cell = build_cell("li-bru", 3, 1, {})
+        vars(cell)["sizes"] = {"kernel": list(sizes), "names": {"a", "b"}}
+        return CellProgram(cell)
+
+    assert program(3, [4]) == program(3, [4])
+    assert hash(program(3, [4])) == hash(program(3, [4]))
+    assert program(3, [4]) != program(3, [5])
+    array = np.ones(2)
+    assert program(array) == program(array)
+    assert program(array) != program(np.ones(2))
 
 
 class Operations(TorchDispatchMode):

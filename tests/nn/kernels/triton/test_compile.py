@@ -100,3 +100,12 @@ def test_every_kernel_is_compiled(
 def test_kernels_of_many_rows_are_compiled(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         assert compile_all(kernel, shape_of(dtype, B=64, sets=1), 90, monkeypatch)
+
+
+def test_three_gates_in_a_product_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(program.UNITS, "rnn", program.Unit(3, 1, 0, *program.PLAIN))
+    steps = program.StepKernels("rnn")
+    buffers = steps.allocate(Shape(2, 1, 1, 4, 1, torch.float32, torch.device("cpu")))
+    for compute in (steps.forward, steps.backward):
+        with pytest.raises(ValueError, match="rnn has 3 gates in a product"):
+            compute(buffers)
