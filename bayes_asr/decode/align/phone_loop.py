@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 HUB = 0  # the state between two phones
 PassedArc = tuple[int, int, int, float]  # source, target, emission, log probability

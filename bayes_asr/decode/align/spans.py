@@ -6,7 +6,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.kaldi_io.mdl import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 
 def phone_spans(
