@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2154  # run.sh reads $activation
+# shellcheck shell=bash disable=SC2034,SC2154  # run.sh reads $activation and $setting_up
 # Makes the Python environment that the scripts run in, once.
 # The script that reads this sets $root, the folder of this checkout, and parse_options $options.
 : "${root:?}"
@@ -152,6 +152,7 @@ refuse_early() {
 }
 
 # set_up EXTRAS: an environment with this checkout and its extras, first on the PATH; quick when it is there.
+# $setting_up: the seconds until it was made, if it was.
 # `bayes-asr run` names its own Python instead, which has all that is going to be used.
 set_up() {
     local now
@@ -164,6 +165,7 @@ set_up() {
     now=$(fingerprint)
     if ! ready "$1" "$now"; then
         install "$1"
+        setting_up=$SECONDS
         echo "$now" >"$environment/.bayes_asr-$1"
     fi
     export VIRTUAL_ENV=$environment PATH="$environment/bin:$PATH"

@@ -157,9 +157,10 @@ duration() {
     printf '%d:%02d:%02d' $(($1 / 3600)) $(($1 / 60 % 60)) $(($1 % 60))
 }
 
-# list_times: the time since the script began, and that of each stage which was not complete.
+# list_times: the time since the script began, that of making the environment where it was made, and of each stage that
+# was not complete.
 list_times() {
-    local title times=''
+    local title times=${setting_up:+, setting up $(duration "$setting_up")}
     for title in "${titles[@]}"; do
         times+=", $title $(duration "${seconds_of[$title]}")"
     done

@@ -1,5 +1,6 @@
 """The files of the package that are not Python, such as `conf/` and `run.sh`, and its extras."""
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -7,6 +8,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 # An installed package carries them inside; a checkout has them beside.
 HOME = next((d for d in (PACKAGE, PACKAGE.parent) if (d / "conf").is_dir()), PACKAGE)
 CONF = HOME / "conf"
+SCRIPT, RECIPE_SCRIPTS = "BAYES_ASR_STAGE_OF", ("run.sh", "bayes-asr run")
+"""A variable that names the script which runs this verb as a stage, and those that run recipes."""
 
 EXTRAS = {
     "audio": ("kaldi_native_fbank", "soundfile"),
@@ -16,6 +19,12 @@ EXTRAS = {
     "mini": ("espeakng_loader", "kaldi_native_fbank", "soundfile", "kaldifst"),
 }
 """Packages by the names of the extras that install them."""
+
+
+def recipe_script() -> str:
+    """The script that runs a recipe, of which this process is a stage; empty where it is none."""
+    script = os.environ.get(SCRIPT)
+    return script if script in RECIPE_SCRIPTS else ""
 
 
 def install_command(extra: str) -> str:

@@ -74,9 +74,9 @@ def run(args: argparse.Namespace) -> None:
         LOGGER.error("%s", message)
     if refused:
         silent = len(args.files) - len(transcripts)
+        complete = "; the others are complete" if transcripts else ""
         raise InputError(
-            f"nothing was heard in {silent} of {len(args.files)} files, named above; the"
-            " others are complete"
+            f"nothing was heard in {silent} of {len(args.files)} files, named above{complete}"
         )
 
 

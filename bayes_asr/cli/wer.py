@@ -8,7 +8,7 @@ from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import whole
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
-from bayes_asr.evaluate.score.nist import read_ctm, read_stm, refuse_trn, score_segments
+from bayes_asr.evaluate.score.nist import read_ctm, read_stm, refuse_formats_of_nist, score_segments
 from bayes_asr.evaluate.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
@@ -70,6 +70,8 @@ def run(args: argparse.Namespace) -> None:
         )
         for convention, optional in conventions.items()
     }
+    if not scores[shown].utterances:
+        raise InputError(f"{args.ref}: there is nothing in it to count against; name the reference")
     if args.json:
         print(json.dumps(_as_dict(scores[shown], args.by), indent=1))
         return
@@ -87,8 +89,8 @@ def _phone_map(args: argparse.Namespace) -> PhoneMap:
 
 
 def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[UtteranceScore]:
-    refuse_trn(args.ref)
-    refuse_trn(args.hyp)
+    refuse_formats_of_nist(args.ref)
+    refuse_formats_of_nist(args.hyp)
     phone_map = _phone_map(args)
     reference, hypothesis = (
         {utterance: fold(tokens, phone_map) for utterance, tokens in read_text(path).items()}

@@ -1,9 +1,11 @@
 """The directories that a configuration names: which of its candidates are there."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import recipe_script
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.inputs import DataConfig
 
@@ -18,24 +20,40 @@ def locate(
 ) -> Path:
     """Return the first of the candidate directories that exists, and say which it is.
 
-    `*` stands for any part of a name. Raises InputError where several directories fit that. Those
-    that exist too and are passed over are said, with `several`: the key that would take them all.
+    `*` stands for any part of a name. Raises InputError where several directories fit that. Of
+    those that exist too, the ones of another name are said, with `several`: the key that would take
+    them all. One of the same name, as data-fmllr/dev and data/dev, is another form of the set.
     """
     paths = [Path(data.dir) / candidate for candidate in candidates]
     existing = [(path, matches) for path in paths if (matches := _existing(path))]
     if not existing:
         tried = ", ".join(map(str, paths)) or "no directory is configured"
-        raise InputError(
-            f"{what}: none of these exists: {tried}; set data.dir or name the directory"
-        )
+        raise InputError(f"{what}: none of these exists: {tried}; {_advise(candidates, data)}")
     (path, matches), *remaining = existing
     if len(matches) > 1:
         names = " and ".join(match.name for match in matches)
         raise InputError(f"{path}: {names} are there; choose one of them as {what}")
-    passed_over = [match for _, paths_there in remaining for match in paths_there]
+    passed_over = [
+        match for _, further in remaining for match in further if match.name != matches[0].name
+    ]
     if announce:
         LOGGER.info("%s: %s%s", what, matches[0], _say_others(passed_over, several))
     return matches[0]
+
+
+def _advise(candidates: Sequence[str], data: DataConfig) -> str:
+    """The option that names the directories, and a folder below with one of them, as where the
+    parent of an experiment was named.
+    """
+    is_recipe = bool(recipe_script())
+    for directory in (*Path(data.dir).glob("*"), *Path(data.dir).glob("*/*")):
+        with suppress(PermissionError):
+            if any(_existing(directory / candidate) for candidate in candidates):
+                option = "--kaldi-dir" if is_recipe else "data.dir"
+                return f"{directory} looks like the experiment: name it by {option}"
+    if is_recipe:
+        return "stages 0 to 2 make them, or --kaldi-dir names the experiment that has them"
+    return "set data.dir or name the directory"
 
 
 def _existing(path: Path) -> list[Path]:

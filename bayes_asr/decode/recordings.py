@@ -12,10 +12,10 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import find
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate_all
+from bayes_asr.data.features.fmllr_record import FmllrRecord, find_record
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, bring_to_rate, read_audio
 from bayes_asr.data.sound.spectrum import Analysis
-from bayes_asr.gmm.fmllr_record import FmllrRecord, read_record
 
 Streams = Mapping[str, np.ndarray]
 """Features, or statistics of a speaker, by stream."""
@@ -100,7 +100,7 @@ class RecordingFrontEnd:
     def describe_speakers(self, whose: str) -> None:
         """Say of whom statistics and transforms are."""
         for name in self.adapters:
-            LOGGER.info("%s: adapted (fMLLR) to %s", name, whose)
+            LOGGER.info("%s: fMLLR of %s, where there is enough speech", name, whose)
         for front_end in self.front_ends.values():
             if front_end.cmvn != "none":
                 LOGGER.info("normalised (%s) over %s", front_end.cmvn, whose)
@@ -113,8 +113,7 @@ def _find_record(name: str, config: Config) -> FmllrRecord | None:
         directories = locate_all(config.data, "train", *where, announce=False)
     except InputError:
         return None  # the run was trained elsewhere
-    record, *further = map(read_record, directories)
-    return record if all(twin == record for twin in further) else None
+    return find_record(directories)
 
 
 def _make_analysis(

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config.schema import Config
+from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, load_library
@@ -241,7 +241,7 @@ def _make_recogniser(
                 " and --graph"
             )
         return GeneratingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
-    graph = other_graph or locate(config.data.graph, config.data, "graph")
+    graph = other_graph or _locate_graph(run, config)
     model = task_of(config).locate_model()
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
@@ -255,3 +255,11 @@ def _make_recogniser(
         LOGGER.warning("%s; times are rough", error)
     decoding_graph, engine = load_decoding_graph(graph, model), choose_engine()
     return Recogniser(network, decoding_graph, words, search, checked, engine, pronouncer)
+
+
+def _locate_graph(run: Path, config: Config) -> Path:
+    """The graph of a run; InputError, with the option that names another, where it is gone."""
+    try:
+        return locate(config.data.graph, config.data, "graph")
+    except InputError as error:
+        raise InputError(f"{error} in {run / CONFIG}, or give --graph DIR") from None

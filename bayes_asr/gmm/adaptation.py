@@ -26,7 +26,7 @@ from bayes_asr.decode.search.embedded import (
 )
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.workers import Result, record_result
-from bayes_asr.gmm.affine import apply_transform, compose
+from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.features import MODEL, Pipeline, find_unadapted, read_pipeline
 from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr
 from bayes_asr.gmm.models import SEARCH, Models
@@ -97,23 +97,25 @@ def estimate_transform(
     """
     # Pass 1: the speaker-independent model and a narrow beam.
     source = f"{models.job.loglikes}: {speaker}"
-    statistics = FmllrStatistics.zeros(models.mixtures.dim)
+    dim = models.mixtures.dim
+    statistics = FmllrStatistics.zeros(dim)
     for utt in utts:
         accumulate_unadapted(models, adaptation, utt, statistics)
     first_transform = _estimate(statistics, adaptation, source)
     # Pass 2: features with the first transform.
-    statistics = FmllrStatistics.zeros(models.mixtures.dim)
+    statistics = FmllrStatistics.zeros(dim)
     for utt in utts:
         keep(accumulate_adapted(models, adaptation, utt, first_transform, statistics))
     second_transform = _estimate(statistics, adaptation, source)
-    if statistics.count <= adaptation.min_count:
+    transform = compose(second_transform, first_transform, affine=True)
+    if statistics.count <= adaptation.min_count and np.array_equal(transform, identity(dim)):
         LOGGER.warning(
             "%s: %.0f frames of speech, and a transform takes more than %g: not adapted",
             source,
             statistics.count,
             adaptation.min_count,
         )
-    return compose(second_transform, first_transform, affine=True)
+    return transform
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import map_serially
 from bayes_asr.base.shards import Mapper
+from bayes_asr.data.features.fmllr_record import describe_adapted
 from bayes_asr.data.features.front_end import FEATURES, read_analysis
 from bayes_asr.data.features.streams import report_lacking
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
@@ -107,11 +108,12 @@ def decode_data(
     groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
     decoder = GmmDecoder(groups, mapper(partial(decode_group, task), groups.items()))
     _, mixtures = read_gmm(job.model)
+    sound = read_analysis(table.data)
     record = {
         "model": str(job.model.absolute()),
         "gaussians": mixtures.num_gaussians,
         "parameters": mixtures.num_gaussians * (2 * mixtures.dim + 1),
-        "frontend": None if adaptation else read_analysis(table.data),
+        "frontend": describe_adapted(sound) if sound and adaptation else sound,
     }
     try:
         return write_decoding(job, decoder, Path(out), record)

@@ -14,6 +14,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, is_there, replacing, together
 from bayes_asr.base.progress import follow
+from bayes_asr.data.features import fmllr_record
+from bayes_asr.data.features.fmllr_record import FmllrRecord, write_record
 from bayes_asr.data.features.front_end import (
     DELTA_WINDOW,
     Cmvn,
@@ -22,9 +24,7 @@ from bayes_asr.data.features.front_end import (
     read_analysis,
 )
 from bayes_asr.data.features.stored import Features
-from bayes_asr.gmm import fmllr_record
 from bayes_asr.gmm.affine import apply_transform
-from bayes_asr.gmm.fmllr_record import FmllrRecord, write_record
 from bayes_asr.kaldi_io.ark import read_matrix, write_matrices, write_matrix
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.jobs import find_jobs

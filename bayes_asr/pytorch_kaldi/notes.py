@@ -104,7 +104,8 @@ class Notes:
                     remaining.setdefault(option.name, []).append(option)
         idle = [options[0] for name, options in remaining.items() if name in IDLE]
         if idle:
-            self.say(idle[0].line, ", ".join(o.name for o in idle), "change no result here")
+            further = (f", {option.name} (line {option.line})" for option in idle[1:])
+            self.say(idle[0].line, idle[0].name + "".join(further), "change no result here")
         for name, options in remaining.items():
             wanted = [o for o in options if name not in SAID or o.text.lower() not in NOT_WANTED]
             if wanted and name not in IDLE:

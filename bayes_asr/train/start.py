@@ -23,6 +23,7 @@ from bayes_asr.data.corpus.index import Index, open_index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
+from bayes_asr.data.features.fmllr_record import describe_adapted, find_record
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
@@ -133,7 +134,7 @@ def _train(
         else:
             directory.begin(config, state.content(), discard=new)
     if trainer.epochs_left:  # else env.json says what the run came from
-        _write_environment(trainer, _choose_gpu_path(trainer, sets.train))
+        _write_environment(trainer, sets.train, _choose_gpu_path(trainer, sets.train))
         with note_signals() as trainer.notice:
             if config.train.tensorboard and group.is_rank0():
                 trainer.board = Board(run, read_history(run))
@@ -153,9 +154,12 @@ def _choose_gpu_path(trainer: Trainer, train_set: LabelledSet) -> Mapping[str, A
     return recorded
 
 
-def _write_environment(trainer: Trainer, gpu_path: Mapping[str, Any] | None) -> None:
+def _write_environment(
+    trainer: Trainer, train_set: LabelledSet, gpu_path: Mapping[str, Any] | None
+) -> None:
     if not group.is_rank0():
         return
+    makers = {name: find_record(x.directories) for name, x in train_set.streams.items()}
     parameters = sum(p.numel() for p in trainer.model.parameters())
     front_ends, origin = trainer.state.network.front_ends, trainer.state.origin
     record.write_environment(
@@ -165,6 +169,7 @@ def _write_environment(trainer: Trainer, gpu_path: Mapping[str, Any] | None) -> 
         origin["versions"],
         origin["begun_from"],
         gpu_path,
+        {name: describe_adapted(maker.sound) for name, maker in makers.items() if maker},
     )
 
 

@@ -25,7 +25,7 @@ from languages import SETS, Part, cut, recordings
 from once import checksum, prepare_once
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.installed import find_missing
+from bayes_asr.base.installed import find_missing, install_command
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers
 
@@ -58,7 +58,7 @@ def prepare(out: Path, seed: int, voices: int | None = None) -> None:
     """Write the corpus below `out`; voices: of each set, by default all."""
     missing = find_missing("mini")
     if missing:
-        raise InputError(f"the recipe needs packages: pip install {' '.join(missing)}")
+        raise InputError(f"the recipe needs {', '.join(missing)}: {install_command('mini')}")
     synthesiser = Synthesiser(seed)
     for name, kind in SETS.items():
         rng = np.random.default_rng([seed, *b"cuts"])

@@ -21,7 +21,7 @@ from espeak import Synthesiser
 from once import checksum, prepare_once
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.installed import find_missing
+from bayes_asr.base.installed import find_missing, install_command
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.data.targets.marks import (
     PhoneFrames,
@@ -95,7 +95,7 @@ def prepare(out: Path, seed: int, bands: int, sentences: Mapping[str, int] = PER
     """
     missing = find_missing("mini")
     if missing:  # said before a minute of synthesis
-        raise InputError(f"the recipe needs packages: pip install {' '.join(missing)}")
+        raise InputError(f"the recipe needs {', '.join(missing)}: {install_command('mini')}")
     synthesiser = Synthesiser(seed)
     sets = {}
     for name, count in sentences.items():

@@ -57,7 +57,7 @@ def test_model_says_whether_speakers_are_adapted_to(
     assert not (tmp_path / "not" / "decode_dev" / "trans.1").exists()
     plain, adapted, summary = capsys.readouterr().out.splitlines()
     assert plain.startswith("decoded 4 utterances, 240 frames into")
-    assert adapted.startswith("decoded 4 utterances, 240 frames with transforms of their speakers")
+    assert adapted.startswith("decoded 4 utterances, 240 frames with transforms of their speakers,")
     assert json.loads(summary)["utterances"] == 4
 
 

@@ -13,6 +13,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Cluster, Shard, ShardWrittenError
+from bayes_asr.data.features.fmllr_record import FmllrRecord, read_record
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.graph.transducers import build_fst
 from bayes_asr.decode.lattices.paths import pair_weights
@@ -23,7 +24,6 @@ from bayes_asr.gmm.adaptation import Adaptation, SpeakerAdapter
 from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
 from bayes_asr.gmm.features import is_adapted, read_transforms, write_fmllr
-from bayes_asr.gmm.fmllr_record import FmllrRecord, read_record
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.models import SEARCH
 from bayes_asr.kaldi_io.ark import write_matrices

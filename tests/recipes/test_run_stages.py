@@ -308,7 +308,7 @@ def test_end_tells_the_times_and_what_comes_next(checkout: Checkout) -> None:
     done = checkout.run("./run.sh", "--recipe", "made")
     assert done.returncode == 0, done.stderr
     steps = ("prepare", "doctor", "train", "forward", "decode", "score", "report")
-    times = ", ".join(f"{step} 0:00:0[0-9]" for step in steps)
+    times = ", ".join(f"{step} 0:00:0[0-9]" for step in ("setting up", *steps))
     took, transcribe, report = done.stderr.splitlines()
     assert re.fullmatch(f"Took 0:00:[0-9]{{2}}: {times}", took)
     assert transcribe.startswith("bayes-asr transcribe exp/made/made/seed1 FILE...  ")

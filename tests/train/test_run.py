@@ -21,6 +21,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.batches import in_order
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import training_and_dev
+from bayes_asr.data.features.fmllr_record import FmllrRecord, write_record
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
@@ -84,6 +85,14 @@ def test_front_end_of_the_training_data_travels_in_the_checkpoint(
     train(config_of(root, "train.epochs=1"), run)
     assert checkpoint.read(run / "best.pt")["front_ends"][FEATURES]["sound"] == found
     assert json.loads((run / "env.json").read_text())["frontend"] == found
+
+
+def test_environment_says_that_our_mixtures_adapted_the_features(tmp_path: Path) -> None:
+    root, run = write_corpus(tmp_path), tmp_path / "run"
+    write_record(FmllrRecord(root / "exp/tri3", {"kind": "mfcc"}), root / "data/train")
+    train(config_of(root, "train.epochs=1"), run)
+    made = {"kind": "mfcc", "adapted": "fmllr"}
+    assert json.loads((run / "env.json").read_text())["frontend"] == made
 
 
 @pytest.mark.parametrize("text", ["{", "[1]"])

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
             max_skipped=args.max_skipped,
             mapper=mapper,
         )
-        how = "with transforms of their speakers " if adaptation else ""
+        how = "with transforms of their speakers, where they say enough, " if adaptation else ""
         say(
             args,
             summary,

@@ -4,7 +4,6 @@ The first says who speaks and how many frames there are. The others go with it f
 the rate that the front end of each states.
 """
 
-import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError, least_share, name_some
+from bayes_asr.base.installed import recipe_script
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
@@ -19,8 +19,6 @@ from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.text import DataDir
 
 FrontEnds = Mapping[str, FrontEnd]
-SCRIPT, RECIPE_SCRIPTS = "BAYES_ASR_STAGE_OF", ("run.sh", "bayes-asr run")
-"""A variable that names the script which runs this verb as a stage, and those that run recipes."""
 
 
 class StoredStreams:
@@ -161,10 +159,10 @@ def advise_limit(key: str, share: float) -> str:
 
     key: a key of the configuration, or the option `--max-skipped` of a verb.
     """
-    script = os.environ.get(SCRIPT)
+    script = recipe_script()
     if not key.startswith("--"):
         return f"--set {key}={share:g}"
-    if script not in RECIPE_SCRIPTS:
+    if not script:
         return f"{key} {share:g}"
     return (
         f"{script} --set data.max_skipped={share:g}; of very little speech no GMMs can be trained,"

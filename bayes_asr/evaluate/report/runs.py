@@ -36,8 +36,9 @@ class Run:
     """By (set, convention)."""
     history: list[dict[str, Any]]
     parameters: int | None
-    front_ends: Mapping[str, str | None]
-    """The built-in front end that made the features of each stream (mfcc, fbank), where it did."""
+    front_ends: Mapping[str, Mapping[str, Any] | None]
+    """What made the features of each stream, where the built-in front end did: its `kind` (mfcc,
+    fbank) and, where our mixtures adapt them to speakers, how they are `adapted` (fmllr)."""
     environment: dict[str, Any]
     """Versions and machine of the training, as `env.json` has them."""
 
@@ -129,10 +130,7 @@ def _read_run(path: Path) -> Run:
         scores,
         history=read_history(path, CURVES),
         parameters=environment.get("parameters"),
-        front_ends={
-            name: (analysis or {}).get("kind")
-            for name, analysis in _list_analyses(environment).items()
-        },
+        front_ends=_list_analyses(environment),
         environment=environment,
     )
 
@@ -158,8 +156,9 @@ def _read_environment(file: Path) -> dict[str, Any]:
             if key in environment:
                 take(environment, key, kind, "null")
         for analysis in _list_analyses(environment).values():
-            if "kind" in (check(analysis, "frontend", "an object", "null") or {}):
-                take(analysis, "kind", "a text", "null")
+            check(analysis, "frontend", "an object", "null")
+            for key in {"kind", "adapted"} & (analysis or {}).keys():
+                take(analysis, key, "a text", "null")
     except InputError as error:
         reason = str(error).removeprefix(f"{file}: ")
         raise InputError(f"{file}: not as train writes it: {reason}; train the run again") from None

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import pandas as pd
 
@@ -16,9 +17,9 @@ def tabulate_results(systems: Sequence[ReportedSystem]) -> pd.DataFrame:
     """One row for each system and convention: mean, spread over seeds, and 95 % beta interval.
 
     With several seeds a rate is `mean ± standard deviation`, and the LM weights are all those
-    that dev picked. Where any features come from the built-in front end, a column says so: they
-    are not adapted to the speaker as Kaldi's fMLLR is. Classes of utterances have no LM weight, and
-    no column of it where there is nothing else. Cells are text.
+    that dev picked. Where any features come from the built-in front end, a column says so, and
+    whether our mixtures adapted them to the speakers by fMLLR. Classes of utterances have no
+    LM weight, and no column of it where there is nothing else. Cells are text.
     """
     rows = [
         _tabulate_row(system, convention)
@@ -53,12 +54,17 @@ def _format_millions(parameters: int | None) -> str:
     return NONE if parameters is None else f"{parameters / 1e6:.3g} M"
 
 
-def _format_features(front_ends: Mapping[str, str | None]) -> str:
-    """The built-in front ends, and the names of streams of which nothing here made the features."""
-    if not any(front_ends.values()):
+def _format_features(front_ends: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """The built-in front ends and what adapts them, and the names of streams of which nothing here
+    made the features.
+    """
+    analyses = {name: x for name, x in front_ends.items() if x and x.get("kind")}
+    if not analyses:
         return NONE
-    names = (kind.upper() if kind else name for name, kind in front_ends.items())
-    return f"{' + '.join(names)}, no fMLLR"
+    adapted = {name for name, analysis in analyses.items() if analysis.get("adapted")}
+    kinds = {name: analysis["kind"].upper() for name, analysis in analyses.items()}
+    names = (kinds.get(name, name) + " with fMLLR" * (name in adapted) for name in front_ends)
+    return f"{' + '.join(names)}{'' if adapted else ', no fMLLR'}"
 
 
 def _format_weights(system: ReportedSystem, convention: str) -> str:

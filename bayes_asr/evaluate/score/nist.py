@@ -26,6 +26,13 @@ TAGS = re.compile(r"(?<!\\);.*", re.S)
 CONFIDENCE, TYPE = 5, 6  # of the fields of a CTM; types are of the RT evaluations
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)|na", re.ASCII | re.I)
 TRN_NAME = re.compile(r"\([^()]*\d[^()]*\)")
+TIMED_LINES = {
+    "an RTTM": re.compile(r"SPEAKER \S+ \S+ [\d.]+ [\d.]+( \S+){3,5}", re.ASCII),
+    "an STM": re.compile(r"\S+ \S+ \S+ [\d.]+ [\d.]+( .*)?", re.ASCII),
+    "a CTM": re.compile(r"\S+ \S+ [\d.]+ [\d.]+( \S+){1,4}", re.ASCII),
+}
+FRACTION = re.compile(r" \d*\.\d+ ", re.ASCII)
+"""A time of such lines, as no words have it: digits that are spoken have no point."""
 IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
 Channel = tuple[str, str]
 """Recording and channel."""
@@ -76,7 +83,20 @@ def iter_stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         yield number, [*fields[:5], *fields[6 if labelled else 5 :]]
 
 
-def refuse_trn(path: Path) -> None:
+def refuse_formats_of_nist(path: Path) -> None:
+    """Raise InputError for an RTTM, CTM, STM or trn in the place of a Kaldi text."""
+    lines = [" ".join(fields) for _, fields in _iter_lines(path)]
+    is_timed = any(map(FRACTION.search, lines))
+    for name, line in TIMED_LINES.items():
+        if is_timed and all(map(line.fullmatch, lines)):
+            raise InputError(
+                f"{path}: each line is of {name}, not of a text, which has an utterance and its"
+                " words; a CTM is counted against an STM: --ref FILE.stm --hyp FILE.ctm"
+            )
+    _refuse_trn(path)
+
+
+def _refuse_trn(path: Path) -> None:
     """Raise InputError for a transcript of sclite's, whose lines end with `(utterance)`."""
     ends = (fields[-1] for _, fields in iter_lines(path))
     last = next(ends, "")

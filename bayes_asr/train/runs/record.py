@@ -153,16 +153,17 @@ def write_environment(
     versions: Mapping[str, Any],
     begun_from: Mapping[str, str],
     gpu_path: Mapping[str, Any] | None = None,
+    adapted: Mapping[str, Mapping[str, Any]] = {},
 ) -> None:
     """Write env.json.
 
     front_ends: of each stream, which know what made the features of sound, if anything here did;
     begun_from: hashes of the networks that gave weights, by file; gpu_path: which, on what card,
-    and what was measured.
+    and what was measured; adapted: what made the streams that our mixtures adapt to speakers.
     """
     analyses = [
-        None if front_end.sound is None else dict(front_end.sound)
-        for front_end in front_ends.values()
+        adapted.get(name, front_end.sound and dict(front_end.sound))
+        for name, front_end in front_ends.items()
     ]
     environment = {
         "parameters": parameters,

@@ -12,6 +12,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import data_dir, open_sets
+from bayes_asr.data.directories import locate_all
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.train.start import train
@@ -187,6 +188,44 @@ def test_alternatives_that_are_passed_over_are_said_with_the_key_for_several(
         r" \(data.train.features_all_of takes several together\)",
         caplog.text,
     )
+
+
+def test_another_form_of_the_set_is_not_said_to_be_passed_over(
+    corpus: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bayes_asr.data.corpus.sets.LOGGER.propagate", True)
+    caplog.set_level("INFO", "bayes_asr")
+    (corpus / "data-fmllr").symlink_to("data")
+    data = config_of(corpus, "data.train.features=[data-fmllr/a, data/a]").data
+    assert locate_all(data, "train", "features") == [corpus / "data-fmllr/a"]
+    assert "train features: " in caplog.text
+    assert "not used" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("script", "remedy"),
+    [
+        ("run.sh", r"{}/egs/s5 looks like the experiment: name it by --kaldi-dir$"),
+        ("", r"{}/egs/s5 looks like the experiment: name it by data.dir$"),
+    ],
+)
+def test_parent_of_an_experiment_is_told_from_it(
+    script: str, remedy: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "egs").mkdir()
+    corpus.rename(tmp_path / "egs" / "s5")
+    monkeypatch.setenv("BAYES_ASR_STAGE_OF", script)
+    data = config_of(tmp_path, "data.train.features=[absent, data/a]").data
+    with pytest.raises(InputError, match=remedy.format(tmp_path)):
+        locate_all(data, "train", "features")
+
+
+def test_recipe_script_has_its_own_words_for_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAYES_ASR_STAGE_OF", "run.sh")
+    with pytest.raises(InputError, match="; stages 0 to 2 make them, or --kaldi-dir names the"):
+        locate_all(config_of(tmp_path).data, "train", "features")
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle
+from bayes_asr.base.installed import SCRIPT
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import add_deltas, cmvn_statistics, read_analysis
-from bayes_asr.data.features.streams import SCRIPT, report_skipped
+from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.sound import spectrum
 from bayes_asr.data.sound.audio import read_audio, resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features

@@ -93,6 +93,17 @@ def test_features_of_each_stream_are_said(out: Path) -> None:
     assert table["features"].tolist() == ["features + FBANK + MFCC, no fMLLR"] * 2
 
 
+def test_features_that_our_mixtures_adapt_are_said_to_be(out: Path) -> None:
+    made = {"features": {"kind": "mfcc", "adapted": "fmllr"}, "filters": {"kind": "fbank"}}
+    for frontend, name in (
+        ({"frontend": made["features"]}, "MFCC with fMLLR"),
+        ({"frontend": None, "frontends": made}, "MFCC with fMLLR + FBANK"),
+    ):
+        (out / "gru" / "seed1" / "env.json").write_text(json.dumps(frontend))
+        table = tabulate_results(find_systems([out / "gru"]))
+        assert table["features"].tolist() == [name] * 2
+
+
 def test_what_has_no_lm_weight_has_no_column_of_it(out: Path) -> None:
     scores = read_scores(out / "gru" / "seed1" / "score_test.json")
     unweighted = [replace(s, lm_weight=None, insertion_penalty=None) for s in scores]

@@ -92,6 +92,40 @@ def test_transcripts_of_sclite_are_no_kaldi_text(
     assert "[ 0 / 4," in run_wer("--ref", tmp_path / "text", "--hyp", tmp_path / "text")
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("SPEAKER f 1 0.0 1.2 <NA> <NA> spk1 <NA> <NA>", "an RTTM"),
+        ("f 1 spk1 0 1.2 <O,F> hello you", "an STM"),
+        (";; of a decoder\nf A 0 0.3 hello 0.9\nf A 0.4 1 you", "a CTM"),
+    ],
+)
+def test_words_with_times_are_no_kaldi_text(
+    line: str, name: str, run_wer: Callable[..., str], tmp_path: Path, pair: list[str]
+) -> None:
+    (tmp_path / "timed").write_text(f"{line}\n")
+    for files in (
+        [*pair[:2], "--hyp", tmp_path / "timed"],
+        ["--ref", tmp_path / "timed", *pair[2:]],
+    ):
+        with pytest.raises(InputError, match=f"timed: each line is of {name}, not of a text"):
+            run_wer(*files)
+
+
+def test_digits_are_words(run_wer: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("u1 1 2 3 4 5\nu2 6 7 8 9 0\n")
+    assert "[ 0 / 10," in run_wer("--ref", tmp_path / "text", "--hyp", tmp_path / "text")
+
+
+@pytest.mark.parametrize("name", ["text", "a.stm"])
+def test_nothing_to_count_against_is_refused(
+    name: str, run_wer: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text("")
+    with pytest.raises(InputError, match=f"{name}: there is nothing in it to count against"):
+        run_wer("--ref", tmp_path / name, "--hyp", tmp_path / name)
+
+
 def test_words_in_brackets_may_end_lines(run_wer: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("u1 yes (laughter)\nu2 no (cough)\n")
     assert "[ 0 / 4," in run_wer("--ref", tmp_path / "text", "--hyp", tmp_path / "text")

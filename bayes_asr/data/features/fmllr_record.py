@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,17 @@ class FmllrRecord:
 
     model_dir: Path
     sound: Mapping[str, Any]
+
+
+def describe_adapted(sound: Mapping[str, Any]) -> dict[str, Any]:
+    """What made features that fMLLR adapts, by the analysis of sound, as env.json describes it."""
+    return {**sound, "adapted": "fmllr"}
+
+
+def find_record(directories: Sequence[Path]) -> FmllrRecord | None:
+    """The record that all of these data directories have; None where they have not the same."""
+    record, *further = map(read_record, directories)
+    return record if all(twin == record for twin in further) else None
 
 
 def write_record(record: FmllrRecord, out: Path) -> None:
