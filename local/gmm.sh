@@ -197,24 +197,26 @@ graph_of() {
             in_jobs sat "$train" data/lang exp/tri2_ali exp/tri3 "${options[@]}"
     fi
 
-    # Stage 6: graphs, decoding and scores of all models. The transforms come from the first task; where the configuration
-    # names the graph of words, these are decoded too and scored.
+    # Stage 6: graphs, decoding and scores of all models; where the configuration names the graph of words, of words. The
+    # transforms come from the first task, which tri3 decodes anyhow.
     if ((stage <= 6 && stop_stage >= 6)); then
-        decoded_tasks=('') scored=''
+        scored=''
         if ((${#tasks[@]} > 1)) && [[ $(graph_of "${config[@]}") == *_words ]]; then
-            decoded_tasks=("${tasks[@]}") scored=_words
+            scored=_words
         fi
         dev=${sets[1]} test=${sets[2]}
         mapfile -t options < <(own_options "${decode[@]}")
         for model in mono tri1 tri2 tri3; do
-            suffix=_$model
-            [[ $model != tri3 ]] || suffix=''
+            suffix=_$model decoded=("$scored")
+            if [[ $model == tri3 ]]; then
+                suffix='' decoded=('' ${scored:+"$scored"})
+            fi
             for task in "${tasks[@]}"; do
                 run_stage 6 "gmm_graph$suffix$task" "$out" "exp/$model/final.mdl" "${languages[@]}" \
                     "exp/$model/graph$task"/{HCLG.fst,words.txt} -- bayes-asr graph --lang "$(language_of "$task")" \
                     --lm "data/local/lm$task.arpa" --model "exp/$model/final.mdl" --out "exp/$model/graph$task"
             done
-            for task in "${decoded_tasks[@]}"; do
+            for task in "${decoded[@]}"; do
                 for name in "${sets[@]:1}"; do
                     run_stage 6 "gmm_decode$suffix${task}_$name" "$out" "$cepstra/$name/feats.scp" \
                         "exp/$model/graph$task/HCLG.fst" "exp/$model/decode${task}_$name"/{trans.1,lat.1.gz} -- \

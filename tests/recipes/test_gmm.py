@@ -200,6 +200,17 @@ def test_words_are_decoded_and_scored_where_the_configuration_names_their_graph(
     assert link.samefile(mboshi.out / "exp/tri3/decode_words_test")
 
 
+def test_phones_beside_words_are_decoded_for_the_transforms_alone(mboshi: GmmExperiment) -> None:
+    config = "checkout/recipes/mboshi_words/config.yaml"
+    said = mboshi.run("--nj", "2", "--config", config, recipe="mboshi")
+    assert said.endswith("status 0"), said
+    calls = mboshi.calls()
+    graphs = [call.split()[3] for call in calls if call.startswith("gmm decode")]
+    words = [f"exp/{model}/graph_words" for model in MODELS for _ in ("dev", "test")]
+    assert sorted(graphs) == sorted([*words, "exp/tri3/graph", "exp/tri3/graph"])
+    assert calls[-1] == "gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test"
+
+
 def test_ami_adds_its_subset_beams_and_eval_set(experiment: GmmExperiment) -> None:
     settings = experiment.folder / "checkout/recipes/ami/kaldi.sh"
     settings.write_text(settings.read_text().replace("=15000", "=2"))
