@@ -4,10 +4,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -21,17 +20,15 @@ from tests.support.recipe_modules import loaded
 from tests.support.script_stubs import Checkout
 from tests.support.speechocean_corpus import LEXICON, TONES, write_speechocean762
 
-CLONE = Path(os.environ.get("BAYES_ASR_SPEECHOCEAN762", "/work/so762"))
 SETS = ("train", "dev", "test")
 RUNS = ("speechocean762", "speechocean762_phones")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def module() -> Iterator[Callable[[str], ModuleType]]:
-    """The files of the recipe, by name."""
+def _modules() -> Iterator[None]:
     names = ("corpus", "experts", "regressions", "goodness", "prepare", "against_experts")
-    with loaded(RECIPES / "speechocean762", *names) as get:
-        yield get
+    with loaded(RECIPES / "speechocean762", *names):
+        yield
 
 
 def prepare(corpus: Path, out: Path, *options: str) -> int:
@@ -205,10 +202,13 @@ def check_refused(corpus: Path, message: str, capsys: pytest.CaptureFixture[str]
     assert said.count("\n") == 1
 
 
-def test_the_published_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if not CLONE.is_dir():
-        pytest.skip(f"a clone of speechocean762 is absent: {CLONE} (BAYES_ASR_SPEECHOCEAN762)")
-    assert prepare(CLONE, tmp_path) == 0
+def test_the_published_corpus(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clone = shared_data / "speechocean762"
+    if not clone.exists():
+        pytest.skip(f"a clone of speechocean762 is absent: {clone}")
+    assert prepare(clone, tmp_path) == 0
     said = capsys.readouterr().out
     assert "dev: 13 speakers, 6 of them children, 260 utterances" in said
     assert "15967 words, 1011 (6.3%) of them not in train" in said
