@@ -14,13 +14,13 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
+from bayes_asr.config.decoding_keys import KALDI_DEFAULTS, SEARCH_KEYS
 from bayes_asr.config.schema import CONFIG
 from bayes_asr.data.directories import locate
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import DECODERS, decode_archive
 from bayes_asr.decode.search.graph_dir import graph_files
 from bayes_asr.decode.search.job import DecodeJob
-from bayes_asr.decode.search.options import KALDI_DEFAULTS, SEARCH_KEYS
 from bayes_asr.decode.search.search_record import (
     describe_differences,
     read_record,

@@ -6,8 +6,8 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, processes, whole
+from bayes_asr.config.decoding_keys import SEARCH_KEYS, SearchOptions
 from bayes_asr.data.corpus.sets import is_labelled
-from bayes_asr.decode.search.options import SEARCH_KEYS, SearchOptions
 from bayes_asr.tasks.lattices.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
 from bayes_asr.train.runs.configuration import read_configuration
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, suggest
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
 from bayes_asr.decode.keywords import open_index
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.evaluate.score.run_scores import SETS
 from bayes_asr.kaldi_io.jobs import find_jobs

@@ -201,6 +201,7 @@ GPU_PATHS = {
 
 ON_DEMAND = {
     "gpu_path": "train.gpu_paths:take_path",
+    "init_from": "train.transfer:initialize_from",
     "pretrain": "train.pretraining:plan_pretraining",
     "speaker_adaptive": "train.speaker_adaptation:add_speaker_activations",
 }

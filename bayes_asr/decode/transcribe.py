@@ -9,6 +9,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.front_end import cmvn_statistics
@@ -27,7 +28,6 @@ from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.kaldi_io.text import read_symbols

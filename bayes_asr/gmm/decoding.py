@@ -13,6 +13,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import map_serially
 from bayes_asr.base.shards import Mapper
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.features.fmllr_record import describe_adapted
 from bayes_asr.data.features.front_end import FEATURES, read_analysis
 from bayes_asr.data.features.streams import report_lacking
@@ -21,7 +22,6 @@ from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import write_decoding
 from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, DecodeSummary
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.workers import EmbeddedDecoder, Result, decode_one
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
 from bayes_asr.gmm.features import (

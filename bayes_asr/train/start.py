@@ -36,8 +36,7 @@ from bayes_asr.train.runs.directory import RunDirectory
 from bayes_asr.train.runs.history import Board, check_tensorboard, read_history
 from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends
 from bayes_asr.train.task_training import Regenerate, TaskTraining
-from bayes_asr.train.trainer import Trainer, TrainProgress, TrainState
-from bayes_asr.train.transfer import Initialization, initialize_from
+from bayes_asr.train.trainer import Initialization, Trainer, TrainProgress, TrainState
 
 
 def train(
@@ -211,7 +210,9 @@ def _build_state(
     if saved:
         _check_weights(saved["model"], model, run.path)
     group.pool_statistics(model)
-    initialization = Initialization() if saved else initialize_from(begin, model)
+    initialization = Initialization()
+    if begin and not saved:
+        initialization = find(ON_DEMAND["init_from"])(begin, model)
     speakers: SpeakerActivations | None = None
     if config.train.speaker_adaptive:
         speakers = find(ON_DEMAND["speaker_adaptive"])(model, sets.train)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.base.log import LOGGER
@@ -16,6 +17,7 @@ from bayes_asr.base.progress import format_seconds
 from bayes_asr.config.catalogue import SCHEDULES, find
 from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import TrainConfig
+from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
@@ -71,6 +73,21 @@ class TrainProgress:
             content.get("batches", 0),
             content.get("lattices", ""),
         )
+
+
+@dataclass
+class Initialization:
+    """Values that a run begins with from other runs.
+
+    parts: the run of each layer and head that is taken; front_ends: of the streams whose
+    normalisation is kept; hashes: SHA-256 of the networks, by file; log_priors: of the labels of
+    the first head of each network, by the name that it has here.
+    """
+
+    parts: dict[str, str] = field(default_factory=dict)
+    front_ends: dict[str, FrontEnd] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
+    log_priors: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass

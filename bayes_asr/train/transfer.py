@@ -2,11 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
@@ -16,6 +15,7 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import check_parts
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
+from bayes_asr.train.trainer import Initialization
 
 KEY = "train.init_from"
 FREE_OPTIONS = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")
@@ -23,21 +23,6 @@ FREE_OPTIONS = ("name", "reads", "units", "dropout", "input_dropout", "dropout_s
 
 The size shows in the shapes of the weights; the others do not change the equations of the layer.
 """
-
-
-@dataclass
-class Initialization:
-    """Values that a run begins with from other runs.
-
-    parts: the run of each layer and head that is taken; front_ends: of the streams whose
-    normalisation is kept; hashes: SHA-256 of the networks, by file; log_priors: of the labels of
-    the first head of each network, by the name that it has here.
-    """
-
-    parts: dict[str, str] = field(default_factory=dict)
-    front_ends: dict[str, FrontEnd] = field(default_factory=dict)
-    hashes: dict[str, str] = field(default_factory=dict)
-    log_priors: dict[str, Tensor] = field(default_factory=dict)
 
 
 def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Initialization:

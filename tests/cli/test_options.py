@@ -13,11 +13,11 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.cli.arguments import Number, key, repeat_set
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.explain import explain
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.config.values import Within
-from bayes_asr.decode.search.options import SearchOptions
 from tests.attacks.extremes import COMMANDS, EXTREMES, numeric_keys, numeric_options, parser_of
 
 

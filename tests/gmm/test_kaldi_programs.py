@@ -13,10 +13,10 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.ngram import read_arpa
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.gmm.alignment import Aligner, align_all, boost_silence, equal_alignment
 from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline

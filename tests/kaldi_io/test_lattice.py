@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.decode.search.embedded import ENGINES
-from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.kaldi_io.lattice import (
     CompactLattice,
     Lattice,

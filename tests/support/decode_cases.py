@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model

@@ -10,9 +10,9 @@ import numpy as np
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
+from bayes_asr.config.decoding_keys import SEARCH_KEYS
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import CONFIG
-from bayes_asr.decode.search.options import SEARCH_KEYS
 from bayes_asr.decode.search.search_record import Record, read_record
 from bayes_asr.evaluate.score.sweeps import find_hypotheses
 from bayes_asr.train.runs.record import name_blas

@@ -7,8 +7,8 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
+from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 
 NARROW = 0.01  # lattice beam: only the best path is asked for

@@ -16,10 +16,9 @@ from bayes_asr.base.shared_library import (
     column_types,
     view_of,
 )
-from bayes_asr.decode.search import options as defaults
-from bayes_asr.decode.search.engine import BestPath
-from bayes_asr.decode.search.options import SearchOptions
-from bayes_asr.decode.search.search_graph import DecodingGraph, GrammarArcs
+from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.decode.search import strings
+from bayes_asr.decode.search.search_graph import BestPath, DecodingGraph, GrammarArcs
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 
 
@@ -292,7 +291,7 @@ def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> Compa
         c.byref(lattice_view(lattice)),
         phone_start.ctypes.data,
         beam,
-        defaults.MAX_BYTES,
+        strings.MAX_BYTES,
         c.byref(view),
     )
     if not pointer:

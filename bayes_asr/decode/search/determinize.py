@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bayes_asr.decode.search import options as defaults
+from bayes_asr.decode.search import strings as defaults
 from bayes_asr.decode.search.acceptor import (
     NOTHING,
     Acceptor,

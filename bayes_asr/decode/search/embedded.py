@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search import ReferenceSession, best_arcs
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice, scale_acoustic

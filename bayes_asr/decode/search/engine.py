@@ -6,23 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from bayes_asr.decode.search.options import SearchOptions
-from bayes_asr.decode.search.search_graph import DecodingGraph
+from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.decode.search.search_graph import BestPath, DecodingGraph
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
-
-
-@dataclass(frozen=True)
-class BestPath:
-    """The best path so far of an utterance that has not ended.
-
-    `word` int32 [W]: its words; `frame` int32 [W]: the frames before which they were written;
-    `tid` int32 [T]: its transition-ids; fixed: how many of the words no later frame can change.
-    """
-
-    word: np.ndarray
-    frame: np.ndarray
-    tid: np.ndarray
-    fixed: int
 
 
 class SearchSession(Protocol):

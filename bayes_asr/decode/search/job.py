@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from bayes_asr.base.safe_pickle import loadable
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.search.options import SearchOptions
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The decoding graph as the search walks it: emitting and epsilon arcs apart."""
+"""The decoding graph as the search walks it: emitting and epsilon arcs apart, and a path of it."""
 
 from dataclasses import dataclass
 
@@ -105,3 +105,17 @@ def has_cycle(arcs: Arcs) -> bool:
         np.subtract.at(indegree, target, 1)
         ready = np.unique(target[indegree[target] == 0])
     return removed < num_states
+
+
+@dataclass(frozen=True)
+class BestPath:
+    """The best path so far of an utterance that has not ended.
+
+    `word` int32 [W]: its words; `frame` int32 [W]: the frames before which they were written;
+    `tid` int32 [T]: its transition-ids; fixed: how many of the words no later frame can change.
+    """
+
+    word: np.ndarray
+    frame: np.ndarray
+    tid: np.ndarray
+    fixed: int

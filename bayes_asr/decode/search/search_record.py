@@ -8,9 +8,9 @@ from typing import Any
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
+from bayes_asr.config.decoding_keys import SEARCH_KEYS, SearchOptions
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.decode.search.graph_dir import graph_files
-from bayes_asr.decode.search.options import SEARCH_KEYS, SearchOptions
 from bayes_asr.kaldi_io.side_files import read_json
 
 RECORD = "decode.json"

@@ -5,6 +5,7 @@ from array import array
 import numpy as np
 
 EMPTY = 0
+MAX_BYTES = 50_000_000  # of a lattice that is determinized: Kaldi's --max-mem
 Element = tuple[int, int, np.float32, np.float32]  # of a subset: state, string, graph, acoustic
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
+from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 
 INFINITY = np.float32(np.inf)

@@ -5,8 +5,8 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_record import (
     describe_differences,
     describe_search,

@@ -13,13 +13,13 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, together, writing
 from bayes_asr.base.programs import find_nist_program, open_pipe
 from bayes_asr.base.shards import Mapper
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.data.corpus.sets import stream_dirs
 from bayes_asr.data.directories import data_with_stm, locate, locate_streams
 from bayes_asr.data.features.streams import report_lacking
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.rescore import write_ctm_at
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_record import (
     describe_differences,
     describe_search,

@@ -13,6 +13,7 @@ import torch
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import data_dir
 from bayes_asr.decode.forward.directory import StreamSource, find_streams, log_likelihoods
@@ -23,7 +24,6 @@ from bayes_asr.decode.graph.ngram import estimate_witten_bell
 from bayes_asr.decode.search.archive import write_decoding
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.decode.search.search_record import Record, read_search
 from bayes_asr.decode.search.workers import EmbeddedDecoder, decode_all
 from bayes_asr.kaldi_io.byte_reader import OpenPipe

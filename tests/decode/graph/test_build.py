@@ -13,6 +13,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import graph as verb
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.graph.build import Graph, build_graph, write_graph
 from bayes_asr.decode.graph.hmm import add_self_loops
 from bayes_asr.decode.graph.lang import Lang
@@ -28,7 +29,6 @@ from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model, write_transition_model

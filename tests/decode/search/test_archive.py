@@ -14,11 +14,11 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
+from bayes_asr.config.decoding_keys import KALDI_DEFAULTS, UNLIMITED, SearchOptions
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search import workers
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
-from bayes_asr.decode.search.options import KALDI_DEFAULTS, UNLIMITED, SearchOptions
 from bayes_asr.decode.search.utterances import count_listed
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import read_fst, write_fst

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search import acceptor as acceptors
-from bayes_asr.decode.search import compiled
-from bayes_asr.decode.search import options as defaults
+from bayes_asr.decode.search import compiled, strings
 from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.decode.search.embedded import ENGINES
-from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.kaldi_io.lattice import Lattice
 from tests.support.decode_cases import (
     all_paths,
@@ -73,7 +72,7 @@ def test_native_form_equals_the_reference(
 ) -> None:
     lattice = random_lattice(seed, frames)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(defaults, "MAX_BYTES", max_bytes)
+        patch.setattr(strings, "MAX_BYTES", max_bytes)
         one = determinize(lattice, PHONES, beam)
         assert_same_arrays(one, compiled.determinize(lattice, PHONES, beam))
 
@@ -100,7 +99,7 @@ def test_lattice_too_large_gets_a_narrower_beam(
 ) -> None:
     lattice = random_lattice(seed, 9, beam=5.0)
     whole = list(word_paths(form(lattice, PHONES, 3.5)))
-    monkeypatch.setattr(defaults, "MAX_BYTES", 6_000)
+    monkeypatch.setattr(strings, "MAX_BYTES", 6_000)
     part = list(word_paths(form(lattice, PHONES, 3.5)))
     assert 0 < len(part) < len(whole)
     best = min(graph + acoustic for *_, graph, acoustic in whole)

@@ -13,10 +13,10 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.jobs import JOB, run_jobs
 from bayes_asr.base.programs import find_program
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
 from bayes_asr.decode.search.archive import choose_decoder, decode_archive
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
-from bayes_asr.decode.search.options import SearchOptions
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import read_text

@@ -18,13 +18,13 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import decode as decode_verb
 from bayes_asr.cli import graph as graph_verb
+from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.decode.graph.transducers import build_fst
 from bayes_asr.decode.search import compiled, kaldi
 from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_decoding_graph, read_grammar
 from bayes_asr.decode.search.job import DecodeJob
-from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.search_record import (
     describe_differences,
