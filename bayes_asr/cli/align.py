@@ -5,9 +5,10 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.arguments import acoustic_scale, beam, processes, share
+from bayes_asr.cli.arguments import acoustic_scale, beam, channel, processes, share
 from bayes_asr.cli.sharing import (
     Inputs,
     add_sharing_arguments,
@@ -20,17 +21,19 @@ from bayes_asr.data.directories import locate
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.data_dir import (
+    DOUBTFUL,
     AlignSummary,
     TranscriptSource,
     align_flat_start,
     align_run,
 )
+from bayes_asr.decode.align_files import AlignedFile, align_file, read_words
 from bayes_asr.decode.forward.directory import StreamSource
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
-OF_JOBS = ("cmd", "shard")
+OF_SETS = ("cmd", "shard", "stream")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,17 +41,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default = AlignOptions()
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run that aligns")
     parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="sound to align with the words of --text"
+    )
+    parser.add_argument(
         "--flat", action="store_true", help="without a run: all states of a transcript last equally"
     )
-    which = parser.add_mutually_exclusive_group(required=True)
+    which = parser.add_mutually_exclusive_group()
     which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
     which.add_argument("--data", type=Path, help="Kaldi data directory with feats.scp and text")
     add_stream_argument(parser)
     parser.add_argument(
         "--lang", type=Path, help="lang, dict or graph folder; default: the graph of the run"
     )
-    parser.add_argument("--text", type=Path, help="transcripts; default: text of the data")
-    parser.add_argument("--out", type=Path, required=True, help="alignment directory to write")
+    parser.add_argument(
+        "--text",
+        type=Path,
+        help="transcripts (default: text of the data); of FILE: a file of its words",
+    )
+    parser.add_argument(
+        "--channel",
+        type=channel,
+        metavar="N",
+        help="of FILE, counted from 0, or `mean` (default: the first, with a warning)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="alignment directory to write (default: that of --textgrid)"
+    )
+    parser.add_argument(
+        "--textgrid",
+        type=Path,
+        metavar="DIR",
+        help="write a TextGrid of each recording, for Praat and ELAN",
+    )
     parser.add_argument(
         "--model",
         type=Path,
@@ -78,32 +102,95 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Align, and say how many utterances are aligned."""
-    pipes = open_pipe if args.allow_pipes else None
-    search_options = [name for name in OF_A_RUN if vars(args)[name] is not None]
-    # An even alignment needs no network: whatever a search would take is refused, not ignored.
-    if args.flat:
-        if args.run or args.on or args.lang is None:
-            raise InputError("--flat takes --data DIR and --lang DIR, and no run")
-        useless = [*search_options, *(name for name in (*OF_JOBS, "stream") if vars(args)[name])]
-        if useless:
-            names = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
-            raise InputError(f"{names}: of no use with --flat, which does not search")
-        transcripts = TranscriptSource(args.lang, args.oov, args.text)
-        limit = MAX_SKIPPED if args.max_skipped is None else args.max_skipped
-        summary = align_flat_start(
-            args.data, args.out, transcripts, args.model, max_skipped=limit, open_pipe=pipes
-        )
-        _print_summary(args, summary)
-        return
-    if args.run is None or args.model:
+    _check_place(args)
+    if args.file:
+        _align_file(args)
+    elif args.flat:
+        _align_flat(args)
+    else:
+        _align_set(args)
+
+
+def _check_place(args: argparse.Namespace) -> None:
+    """Refuse what does not say which utterances to align, by what and where to."""
+    if args.flat and (args.run or args.on or args.lang is None):
+        raise InputError("--flat takes --data DIR and --lang DIR, and no run")
+    if not args.flat and (args.run is None or args.model):
         raise InputError("give the run to align with (--model goes with --flat)")
+    if (args.file is not None) + (args.data is not None) + (args.on is not None) != 1:
+        raise InputError("give the utterances: --on SET or --data DIR, or FILE with --text TEXT")
+    if args.file and args.text is None:
+        raise InputError(f"{args.file}: give its words, --text FILE")
+    if not args.file and args.channel is not None:
+        raise InputError("--channel goes with FILE")
+    args.out = args.out or args.textgrid
+    if not args.file and args.out is None:
+        raise InputError("give a folder to write: --out DIR or --textgrid DIR")
+
+
+def _align_flat(args: argparse.Namespace) -> None:
+    # An even alignment needs no network: whatever a search would take is refused, not ignored.
+    search_options = [name for name in OF_A_RUN if vars(args)[name] is not None]
+    useless = [*search_options, *(name for name in (*OF_SETS, "textgrid") if vars(args)[name])]
+    if useless:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
+        raise InputError(f"{names}: of no use with --flat, which does not search")
+    transcripts = TranscriptSource(args.lang, args.oov, args.text)
+    limit = MAX_SKIPPED if args.max_skipped is None else args.max_skipped
+    pipes = open_pipe if args.allow_pipes else None
+    summary = align_flat_start(
+        args.data, args.out, transcripts, args.model, max_skipped=limit, open_pipe=pipes
+    )
+    _print_summary(args, summary)
+
+
+def _align_set(args: argparse.Namespace) -> None:
+    pipes = open_pipe if args.allow_pipes else None
     streams, on = gather_streams(args), args.on or ""
     source = StreamSource(args.data, streams, on, args.max_skipped, pipes)
     with sharing(args, args.out, lambda: _list_inputs(args)) as mapper:
         transcripts = TranscriptSource(_find_lang(args), args.oov, args.text)
         options, nj = _choose_options(args), args.nj or 1
-        summary = align_run(args.run, args.out, source, transcripts, options, nj, mapper)
+        summary = align_run(
+            args.run, args.out, source, transcripts, options, nj, mapper, args.textgrid
+        )
         _print_summary(args, summary)
+
+
+def _align_file(args: argparse.Namespace) -> None:
+    useless = [name for name in ("nj", *OF_SETS, "max_skipped") if vars(args)[name]]
+    if useless:
+        raise InputError(f"--{useless[0].replace('_', '-')}: of no use with FILE, which is one")
+    aligned = align_file(
+        args.run,
+        args.file,
+        read_words(args.text),
+        _find_lang(args),
+        _choose_options(args),
+        unknown=args.oov,
+        channel=args.channel,
+    )
+    aligned.write(args.out, args.textgrid)
+    if args.json:
+        print(json.dumps(aligned.describe()))
+    else:
+        _print_words(aligned)
+    confidence = aligned.timed.confidence
+    if confidence < DOUBTFUL:
+        LOGGER.warning(
+            "%s: text and sound disagree: confidence below %g, it is %.2f",
+            *(args.file, DOUBTFUL, confidence),
+        )
+
+
+def _print_words(aligned: AlignedFile) -> None:
+    words = aligned.describe()["words"]
+    print(printable(f"{aligned.file}: {' '.join(word['label'] for word in words)}"))
+    for word in words:
+        line = (
+            f"{word['start']:9.2f} {word['end']:7.2f}  {word['label']} ({word['confidence']:.2f})"
+        )
+        print(printable(line))
 
 
 def _find_lang(args: argparse.Namespace) -> Path:
@@ -141,3 +228,11 @@ def _print_summary(args: argparse.Namespace, summary: AlignSummary) -> None:
         f"{args.out}: {summary.aligned} of {summary.utterances} utterances aligned,"
         f" {summary.frames} frames; {summary.retried} utterances needed the wider beam"
     )
+    if summary.confidence is not None:
+        print(f"mean confidence {summary.confidence:.2f}")
+    if summary.doubtful:
+        names = name_some([f"{utt} ({value:.2f})" for utt, value in summary.doubtful.items()])
+        print(
+            f"text and sound of {len(summary.doubtful)} utterances disagree"
+            f" (confidence below {DOUBTFUL:g}): {names}"
+        )

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.base.files import replacing, settle, together
+from bayes_asr.base.files import is_there, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
@@ -20,8 +20,10 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import report_lacking, report_skipped
-from bayes_asr.data.sound.spectrum import MAX_SKIPPED
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT, MAX_SKIPPED
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
+from bayes_asr.decode.align.textgrid import TextGrids
+from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.align.transcript import Pronouncer, align_equal, read_pronouncer
 from bayes_asr.decode.align.utterance import PronouncerFiles, align_item
 from bayes_asr.decode.forward.directory import (
@@ -34,16 +36,18 @@ from bayes_asr.decode.forward.directory import (
 )
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import build_monophones, find_phones_file, read_lang
+from bayes_asr.decode.lattices.ctm import read_places
 from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
-from bayes_asr.kaldi_io.text import DataDir, read_data_dir, read_text, write_mapping
+from bayes_asr.kaldi_io.text import DataDir, read_data_dir, read_mapping, read_text, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 LIMIT = "--max-skipped"
+DOUBTFUL = 0.6  # confidence below which text and sound disagree
 ALIGNMENTS, MARK = "ali.1.gz", "align.json"
 MODEL_FILES = ("final.mdl", "tree", "phones.txt")
 
@@ -57,6 +61,16 @@ class AlignSummary:
     retried: int = 0
     frames: int = 0
     failed: list[str] = field(default_factory=list)
+    confidence: float | None = None
+    """The mean of the utterances; None where nothing was searched."""
+    doubtful: dict[str, float] = field(default_factory=dict)
+    """The confidence of utterances whose text and sound disagree, the lowest first."""
+
+    def rate(self, confidences: Mapping[str, float]) -> None:
+        """Take the confidence of each aligned utterance."""
+        self.confidence = float(np.mean([*confidences.values()])) if confidences else None
+        ranked = sorted(confidences.items(), key=lambda item: item[1])
+        self.doubtful = {utt: value for utt, value in ranked if value < DOUBTFUL}
 
 
 @dataclass(frozen=True)
@@ -80,14 +94,17 @@ def align_run(
     options: AlignOptions,
     nj: int = 1,
     mapper: Mapper | None = None,
+    textgrid: Path | None = None,
 ) -> AlignSummary:
     """Align a Kaldi directory, or a set of the run, by the network of `run`.
 
     Writes what `data.SET.alignments` can name: `out`/{ali.1.gz,final.mdl,tree,phones.txt}, the
     model and tree those of the run's training alignments, and align.json, the record of how it was
-    made. Utterances that cannot be aligned are counted and named, with the reason; InputError if
-    they are a larger share than `source.max_skipped`, and where `out` holds such files that no
-    align wrote. mapper: for shards; None for here, in `nj` processes.
+    made; words.ctm and phones.ctm with confidences, and confidence.txt, that of each utterance; and
+    TextGrids, in the folder `textgrid`. Utterances that cannot be aligned are counted and named,
+    with the reason; InputError if they are a larger share than `source.max_skipped`, and where
+    `out` holds such files that no align wrote. mapper: for shards; None for here, in `nj`
+    processes.
     """
     _refuse_foreign_files(out)
     config = read_configuration(run)
@@ -100,8 +117,10 @@ def align_run(
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
     words = _read_transcripts(directory, transcripts.text, read_pronouncer(*pronouncer_files))
+    stride = network.model.output_stride
+    timed_files = _open_timed_files(out, directory, FRAME_SHIFT * stride, textgrid)
     # Other processes get files and names: a pronouncer is read once in each.
-    align = partial(align_item, pronouncer_files, options, choose_engine().name)
+    align = partial(align_item, pronouncer_files, options, choose_engine().name, stride)
     if mapper:
         features = open_streams(network, directories, *limits)
         results = share_log_likelihoods(
@@ -110,7 +129,34 @@ def align_run(
     else:
         loglikes = log_likelihoods(network, directories, *limits)
         results = map_utterances(align, ((u, (words.get(u), x)) for u, x in loglikes), nj)
-    return _write(results, directory, pronouncer_files, out, limit, str(run))
+    summary = AlignSummary(len(directory.utt2spk))
+
+    def collect() -> Iterator[Result]:
+        yield from timed_files.collect(results)
+        summary.rate(timed_files.confidences)
+
+    _write(collect(), directory, pronouncer_files, out, limit, str(run), summary)
+    return summary
+
+
+def _open_timed_files(
+    out: Path, data: DataDir, frame_shift: float, textgrid: Path | None
+) -> TimedFiles:
+    places = read_places(data.path)
+    if textgrid is None:
+        return TimedFiles(out, frame_shift, places)
+    seconds = _read_seconds(data.path / ("utt2dur" if places is None else "reco2dur"))
+    grids = TextGrids(textgrid, frame_shift, data.utt2spk, places, seconds)
+    return TimedFiles(out, frame_shift, places, grids)
+
+
+def _read_seconds(path: Path) -> dict[str, float]:
+    """Durations by name; none without the file."""
+    table = read_mapping(path) if is_there(path) else {}
+    try:
+        return {name: float(text) for name, text in table.items()}
+    except ValueError as error:
+        raise InputError(f"{path}: has a duration that is no number of seconds: {error}") from None
 
 
 def align_flat_start(
@@ -140,7 +186,10 @@ def align_flat_start(
             _align_one_flat(utt, words.get(utt), len(features[utt]), pronouncer)
             for utt in features.utterances
         )
-        return _write(results, directory, pronouncer_files, out, max_skipped, "equal lengths")
+        summary = AlignSummary(len(directory.utt2spk))
+        by = "equal lengths"
+        _write(results, directory, pronouncer_files, out, max_skipped, by, summary)
+        return summary
 
 
 def _align_one_flat(
@@ -205,9 +254,11 @@ def _write(
     out: Path,
     max_skipped: float,
     aligner: str,
-) -> AlignSummary:
-    """Write the alignment directory `out`; nothing of it if more than `max_skipped` fail."""
-    summary = AlignSummary(len(data.utt2spk))
+    summary: AlignSummary,
+) -> None:
+    """Write the alignment directory `out` and count what is in it; nothing of it if more than
+    `max_skipped` fail.
+    """
 
     def sift() -> Iterator[tuple[str, np.ndarray]]:
         for utt, result in results:
@@ -234,4 +285,3 @@ def _write(
         record = {"by": aligner, "data": str(data.path), **asdict(summary)}
         with replacing(out / MARK) as temporary:
             temporary.write_text(json.dumps(record) + "\n", encoding="utf-8")
-    return summary

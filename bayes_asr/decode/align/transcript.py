@@ -45,6 +45,11 @@ class Pronouncer:
             variants[entry.word].append((-log_scalar(entry.probability), labels))
         return variants
 
+    @cached_property
+    def phone_names(self) -> dict[int, str]:
+        """The name of each phone-id."""
+        return {number: phone for phone, number in self.phones.items()}
+
     @property
     def silence(self) -> int:
         """The phone-id of pauses, 0 where words have none between them."""

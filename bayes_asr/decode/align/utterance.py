@@ -1,20 +1,24 @@
 """Forced alignment: the best path of an utterance through the HMM of its transcript."""
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result, find_best_path
+from bayes_asr.decode.align.best_path import Alignment, AlignOptions, find_best_path
+from bayes_asr.decode.align.confidence import ConfidenceModel
+from bayes_asr.decode.align.spans import phone_spans, word_spans
+from bayes_asr.decode.align.timed import TimedAlignment, TimedResult
 from bayes_asr.decode.align.transcript import Pronouncer, build_transcript_fst, read_pronouncer
+from bayes_asr.decode.lattices.ctm import TimedLabel
 from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 
 PronouncerFiles = tuple[Path, Path, str | None]  # the arguments of read_pronouncer
-_read_once = cache(read_pronouncer)  # once in each process
 
 
 def align_utterance(
@@ -39,19 +43,66 @@ def align_utterance(
     return find_best_path(utt, decoding_graph, loglikes, options, engine, description)
 
 
+@dataclass(frozen=True)
+class TimingAligner:
+    """Aligner of utterances, with times and confidences of their words and phones.
+
+    output_stride: frames of 10 ms of each log-likelihood.
+    """
+
+    pronouncer: Pronouncer
+    options: AlignOptions
+    engine: Engine
+    output_stride: int = 1
+
+    def align(self, utt: str, words: Sequence[str], loglikes: np.ndarray) -> TimedAlignment:
+        """Align log-likelihoods [T, P] with `words`; InputError as of `align_utterance`."""
+        speech = self.pronouncer
+        aligned = align_utterance(utt, words, loglikes, speech, self.options, self.engine)
+        tids = aligned.transition_ids
+        posteriors = self._confidence.frame_posteriors(utt, words, loglikes, tids)
+        phone_ids, start, end = (x.tolist() for x in phone_spans(speech.model, tids))
+        labels = [speech.phone_names[phone] for phone in phone_ids]
+        phones = zip(labels, start, end, strict=True)
+        spans = word_spans(words, tids, speech)
+        # Silence agrees with almost any sound that is quiet: it says little about the text.
+        of_speech = speech.model.phone[tids] != speech.phones.get(speech.lang.silence or "")
+        return TimedAlignment(
+            aligned,
+            [_time(word, *span, posteriors) for word, span in zip(words, spans, strict=True)],
+            [_time(*phone, posteriors) for phone in phones],
+            float(posteriors[of_speech].mean() if of_speech.any() else posteriors.mean()),
+        )
+
+    @cached_property
+    def _confidence(self) -> ConfidenceModel:
+        return ConfidenceModel(self.pronouncer, self.engine, self.output_stride)
+
+
+def _time(label: str, start: int, end: int, posteriors: np.ndarray) -> TimedLabel:
+    return TimedLabel(label, start, end, float(posteriors[start:end].mean()))
+
+
+@cache  # once in each process
+def _open_aligner(
+    files: PronouncerFiles, options: AlignOptions, engine: str, output_stride: int
+) -> TimingAligner:
+    return TimingAligner(read_pronouncer(*files), options, ENGINES[engine], output_stride)
+
+
 def align_item(
     files: PronouncerFiles,
     options: AlignOptions,
     engine: str,
+    output_stride: int,
     utt: str,
     inputs: tuple[list[str] | None, np.ndarray],
-) -> Result:
+) -> TimedResult:
     """Align the words and log-likelihoods [T, P] of one utterance, here or in a worker process."""
     words, loglikes = inputs
     try:
         if words is None:
             raise InputError(f"{utt}: there is no transcript")
-        pronouncer = _read_once(*files)
-        return utt, align_utterance(utt, words, loglikes, pronouncer, options, ENGINES[engine])
+        return utt, _open_aligner(files, options, engine, output_stride).align(utt, words, loglikes)
     except InputError as error:
         return utt, error

@@ -3,15 +3,29 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.lattices.mbr import TimedWord
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import read_segments, write_lines
 
 FRAME_SHIFT = 0.01
+CtmLine = tuple[str, str, float, float, str, float]
+"""Recording, channel, begin and duration in seconds, label, confidence."""
+
+
+@loadable
+class TimedLabel(NamedTuple):
+    """A word or phone with its times in frames and its posterior."""
+
+    label: str
+    start: float
+    end: float
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -62,24 +76,29 @@ def write_ctm(
     Without `places` each utterance is a recording of its own, in channel 1, as lattice-to-ctm-conf
     writes it; with them the words of all are in the order of their times.
     """
-    lines: Iterable[tuple[str, str, float, float, int, float]] = (
+    lines: Iterable[CtmLine] = (
         line
         for utt, words in transcripts
-        for line in _time_lines(_find_place(utt, places), words, frame_shift)
+        for line in time_lines(
+            find_place(utt, places),
+            (TimedLabel(symbols[w.word], w.start, w.end, w.confidence) for w in words),
+            frame_shift,
+        )
     )
     # As `sort +0 -1 +1 -2 +2nb -3` of convert_ctm.pl: by recording, channel and time.
     if places is not None:
         lines = sorted(lines, key=lambda line: line[:3])
-    write_lines(
-        (
-            f"{recording} {channel} {begin:.2f} {length:.2f} {symbols[word]} {confidence:.2f}"
-            for recording, channel, begin, length, word, confidence in lines
-        ),
-        path,
-    )
+    write_lines(map(format_line, lines), path)
 
 
-def _find_place(utt: str, places: Mapping[str, Place] | None) -> Place:
+def format_line(line: CtmLine) -> str:
+    """A line as text."""
+    recording, channel, begin, length, label, confidence = line
+    return f"{recording} {channel} {begin:.2f} {length:.2f} {label} {confidence:.2f}"
+
+
+def find_place(utt: str, places: Mapping[str, Place] | None) -> Place:
+    """The place of an utterance; without `places` it is a recording of its own."""
     if places is None:
         return Place(utt, "1", 0.0)
     if utt not in places:
@@ -87,12 +106,11 @@ def _find_place(utt: str, places: Mapping[str, Place] | None) -> Place:
     return places[utt]
 
 
-def _time_lines(
-    place: Place, words: Iterable[TimedWord], frame_shift: float
-) -> Iterator[tuple[str, str, float, float, int, float]]:
+def time_lines(place: Place, labels: Iterable[TimedLabel], frame_shift: float) -> Iterator[CtmLine]:
+    """The lines of the words, or phones, of an utterance."""
     shift = np.float32(frame_shift)  # Kaldi's precision: durations are rounded from it
-    for timed in words:
+    for timed in labels:
         start, end = np.float32(timed.start), np.float32(timed.end)
         begin = place.begin + float(f"{shift * start:.2f}")  # rounded first, as by Kaldi
         length = float(shift * (end - start))
-        yield place.recording, place.channel, begin, length, timed.word, timed.confidence
+        yield place.recording, place.channel, begin, length, timed.label, timed.confidence

@@ -11,10 +11,11 @@ from bayes_asr.cli import main
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_text
 from tests.support.places import CONF
 from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import MEANS, WORDS, write_spoken_corpus
+from tests.support.textgrids import read_textgrid
 
 
 def flat(root: Path, name: str, *more: str) -> int:
@@ -206,3 +207,54 @@ def test_a_first_alignment_reads_pipes_on_request(corpus: Path, tmp_path: Path) 
     assert flat(corpus, "dev", f"--data={data}", f"--out={out}") == 1
     assert flat(corpus, "dev", f"--data={data}", f"--out={out}", "--allow-pipes") == 0
     assert len(Alignments(out)) == 4
+
+
+def test_ctms_and_textgrids_have_the_frames_of_the_alignment(
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the archive says, in every file, with one process and with two."""
+    pytest.importorskip("praatio")
+    data = corpus / "data" / "dev"
+    given = [str(run), f"--data={data}", f"--lang={corpus / 'dict'}"]
+    assert main(["align", *given, f"--textgrid={tmp_path / 'one'}"]) == 0
+    assert "mean confidence 0." in capsys.readouterr().out
+    more = [f"--textgrid={tmp_path / 'two' / 'grids'}", f"--out={tmp_path / 'two'}", "--nj=2"]
+    assert main(["align", *given, *more]) == 0
+    alignments, phones = Alignments(tmp_path / "one"), read_symbols(tmp_path / "one" / "phones.txt")
+    texts = read_text(data / "text")
+    for name in ("words.ctm", "phones.ctm", "confidence.txt"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert read_mapping(tmp_path / "one" / "confidence.txt").keys() == texts.keys()
+    for utt, words in texts.items():
+        grid = tmp_path / "one" / f"{utt}.TextGrid"
+        assert grid.read_bytes() == (tmp_path / "two" / "grids" / f"{utt}.TextGrid").read_bytes()
+        end, tiers = read_textgrid(grid)
+        by_frame = [
+            phones[label]
+            for begin, stop, label in tiers["phones"]
+            for _ in range(round(100 * begin), round(100 * stop))
+        ]
+        assert by_frame == alignments.phones(utt).tolist()
+        assert end == pytest.approx(len(by_frame) / 100)
+        assert [label for *_, label in tiers["words"]] == words
+        for tier, intervals in tiers.items():
+            lines = (tmp_path / "one" / f"{tier}.ctm").read_text().splitlines()
+            fields = [line.split() for line in lines if line.split()[0] == utt]
+            assert [float(row[2]) for row in fields] == [begin for begin, *_ in intervals]
+            assert [row[4] for row in fields] == [label for *_, label in intervals]
+            assert all(0 <= float(row[5]) <= 1 for row in fields)
+
+
+def test_utterances_of_other_texts_are_named(
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = read_text(corpus / "data" / "dev" / "text")
+    text["dev0-1"] = ["one", "one", "two", "two", "one", "one"]
+    write_text(text.items(), tmp_path / "text")
+    given = [str(run), "--on=dev", f"--lang={corpus / 'dict'}", f"--text={tmp_path / 'text'}"]
+    assert main(["align", *given, f"--out={tmp_path / 'ali'}", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    record = json.loads((tmp_path / "ali" / "align.json").read_text())
+    assert min(summary["doubtful"], key=summary["doubtful"].get) == "dev0-1"
+    assert record["doubtful"] == summary["doubtful"]
+    assert 0 < summary["confidence"] < 1

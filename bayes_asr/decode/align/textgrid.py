@@ -1,0 +1,115 @@
+"""TextGrids of alignments, for Praat and ELAN, by praatio (the extra `textgrid`).
+
+Tiers are `words` and `phones`, as those of the Montreal Forced Aligner; where a recording has
+several speakers, each has a pair of tiers, `SPEAKER - words` and `SPEAKER - phones`.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
+from bayes_asr.decode.align.timed import TimedAlignment
+from bayes_asr.decode.lattices.ctm import Place, TimedLabel, find_place
+
+TIERS = ("words", "phones")
+
+
+class PlacedUtterance(NamedTuple):
+    """An utterance in a recording: its labels by tier, and when it ends, in seconds."""
+
+    utt: str
+    speaker: str
+    begin: float
+    end: float
+    tiers: Mapping[str, Sequence[tuple[float, float, str]]]
+
+
+def load_library() -> Any:
+    """Import praatio's textgrid, or raise InputError that says how to get it."""
+    try:
+        from praatio import textgrid
+    except ImportError as error:
+        raise InputError(
+            f"TextGrids need praatio: pip install 'bayes-asr[textgrid]' ({error})"
+        ) from error
+    return textgrid
+
+
+@dataclass
+class TextGrids:
+    """Writer of a TextGrid of each recording.
+
+    out: their folder; frame_shift: seconds; speakers: of each utterance; places: of utterances in
+    recordings, None where each utterance is one; seconds: how long recordings are, where that is
+    known, otherwise they end with their last frame.
+    """
+
+    out: Path
+    frame_shift: float
+    speakers: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Place] | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse to begin without praatio."""
+        self.library = load_library()
+        self._recordings: dict[str, list[PlacedUtterance]] = defaultdict(list)
+
+    def add(self, utt: str, timed: TimedAlignment) -> None:
+        """Take an utterance; it is written at once where it is a recording of its own."""
+        place = find_place(utt, self.places)
+        tiers = {
+            tier: [self._place(label, place.begin) for label in labels]
+            for tier, labels in zip(TIERS, (timed.words, timed.phones), strict=True)
+        }
+        end = self._seconds(len(timed.alignment.transition_ids), place.begin)
+        placed = PlacedUtterance(utt, self.speakers.get(utt, utt), place.begin, end, tiers)
+        if self.places is None:
+            self._write(utt, [placed])
+        else:
+            self._recordings[place.recording].append(placed)
+
+    def finish(self) -> None:
+        """Write what recordings of several utterances have."""
+        for recording, utterances in self._recordings.items():
+            self._write(recording, sorted(utterances, key=lambda utterance: utterance.begin))
+
+    def _seconds(self, frame: float, begin: float) -> float:
+        # Rounded, so that the end of a label and the begin of the next are the same number.
+        return round(begin + frame * self.frame_shift, 6)
+
+    def _place(self, timed: TimedLabel, begin: float) -> tuple[float, float, str]:
+        return self._seconds(timed.start, begin), self._seconds(timed.end, begin), timed.label
+
+    def _write(self, recording: str, utterances: Sequence[PlacedUtterance]) -> None:
+        """Write the TextGrid of a recording, its utterances in the order of their begins."""
+        end = max([self.seconds.get(recording, 0.0), *(utterance.end for utterance in utterances)])
+        grid = self.library.Textgrid(0.0, end)
+        by_speaker: dict[str, list[PlacedUtterance]] = defaultdict(list)
+        for utterance in utterances:
+            by_speaker[utterance.speaker].append(utterance)
+        for speaker, members in by_speaker.items():
+            _refuse_overlap(recording, members)
+            for tier in TIERS:
+                name = tier if len(by_speaker) == 1 else f"{speaker} - {tier}"
+                labels = [label for member in members for label in member.tiers[tier]]
+                grid.addTier(self.library.IntervalTier(name, labels, 0.0, end))
+        path = self.out / f"{recording.replace('/', '_')}.TextGrid"
+        with replacing(path) as temporary:
+            grid.save(str(temporary), format="long_textgrid", includeBlankSpaces=True)
+
+
+def _refuse_overlap(recording: str, utterances: Sequence[PlacedUtterance]) -> None:
+    """Intervals of one tier cannot overlap."""
+    for earlier, later in pairwise(utterances):
+        if later.begin < earlier.end:
+            raise InputError(
+                f"{recording}: {later.utt} begins at {later.begin:.2f} s, before {earlier.utt} of"
+                f" the same speaker ends, at {earlier.end:.2f} s: a tier holds one of them; give"
+                " them different speakers in utt2spk, or leave --textgrid"
+            )

@@ -1,0 +1,61 @@
+"""Words that a lexicon of letters lacks: spelled as it spells its own, or refused by name."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.align.spelling import learn_graphemes, spell_words, split_letters
+from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.graph.lang import Lang
+from bayes_asr.decode.graph.lexicon import Pronunciation
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.tree import build_monophone_tree
+from tests.decode.align.test_utterance import toy
+
+PHONES = {"<eps>": 0, "sil": 1, "a": 2, "b": 3, "e\u0301": 4}
+
+
+def letters(*words: str, silence: str = "<sil>") -> Pronouncer:
+    """A lexicon of these words by their letters, and one for silence."""
+    lexicon = [Pronunciation(word, 1.0, tuple(split_letters(word))) for word in words]
+    lexicon.append(Pronunciation(silence, 1.0, ("sil",)))
+    numbers = [*PHONES.values()][1:]
+    tree = build_monophone_tree({n: range(3 * (n - 1), 3 * n) for n in numbers})
+    phones = {(p if p != "e\u0301" else "é"): n for p, n in PHONES.items()}
+    return Pronouncer(Lang(lexicon, "sil", 0.5), phones, build_monophone_model(numbers, 3), tree)
+
+
+def test_words_are_spelled_in_capitals_and_with_marks() -> None:
+    speech = spell_words(letters("ab", "bé"), ["ab", "E\u0301B", "b'a"])
+    assert speech.pronounce("E\u0301B") == [(0.0, [4, 3])]
+    assert speech.pronounce("b'a") == [(0.0, [3, 2])]
+    assert speech.pronounce("ab") == [(0.0, [2, 3])]
+
+
+def test_what_is_known_changes_nothing() -> None:
+    speech = letters("ab")
+    assert spell_words(speech, ["ab", "ab"]) is speech
+    unknown = replace(toy(), lang=replace(toy().lang, unknown="ab"))
+    assert spell_words(unknown, ["zebra"]) is unknown
+
+
+@pytest.mark.parametrize("word", ["ax", "...", "b5"])
+def test_a_letter_that_no_word_has_is_named(word: str) -> None:
+    with pytest.raises(InputError, match=rf"the lexicon lacks {word}, and spells no word with"):
+        spell_words(letters("ab"), [word])
+
+
+def test_a_lexicon_of_phones_spells_nothing() -> None:
+    assert learn_graphemes(toy().lang) is None
+    with pytest.raises(InputError, match=r"lacks zebra, zoo, and is not of letters.*--oov WORD"):
+        spell_words(toy(), ["zebra", "b", "zoo"])
+
+
+@given(st.lists(st.text("abcé", min_size=1, max_size=5), min_size=1, unique=True))
+def test_letters_are_learnt_from_any_words_of_letters(words: list[str]) -> None:
+    lexicon = [Pronunciation(word, 1.0, tuple(word.upper())) for word in words]
+    expected = {letter: letter.upper() for word in words for letter in word}
+    assert learn_graphemes(Lang(lexicon)) == expected

@@ -1,0 +1,156 @@
+"""TextGrids and CTMs of alignments: three readers see the frames of the alignment."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.align.best_path import Alignment
+from bayes_asr.decode.align.textgrid import TextGrids
+from bayes_asr.decode.align.timed import TimedAlignment
+from bayes_asr.decode.align.timed_files import TimedFiles
+from bayes_asr.decode.lattices.ctm import Place, TimedLabel
+from tests.support.textgrids import read_textgrid
+
+praatio = pytest.importorskip("praatio.textgrid")
+LABELS = st.text(st.characters(categories=["L", "M", "N", "P", "S"]), min_size=1, max_size=6)
+Timed = list[tuple[float, float, str]]
+
+
+@st.composite
+def alignments(draw: st.DrawFn) -> TimedAlignment:
+    """Phones without gaps, and words with gaps between them, some of one frame."""
+    lengths = draw(st.lists(st.integers(1, 40), min_size=1, max_size=12))
+    edges = np.cumsum([0, *lengths]).tolist()
+    phones = [TimedLabel(draw(LABELS), *span, 0.5) for span in itertools.pairwise(edges)]
+    words = [TimedLabel(draw(LABELS), p.start, p.end, 0.25) for p in phones if draw(st.booleans())]
+    return TimedAlignment(Alignment(np.zeros(edges[-1], np.int32), 0.0, False), words, phones, 0.5)
+
+
+def in_seconds(labels: Sequence[TimedLabel], begin: float, shift: float) -> Timed:
+    return [(begin + shift * x.start, begin + shift * x.end, x.label) for x in labels]
+
+
+def check(tier: Timed, expected: Timed) -> None:
+    """The same labels, and begins and ends that are those frames and no other number."""
+    assert [label for *_, label in tier] == [label for *_, label in expected]
+    times = np.array([span for *span, _ in tier]).reshape(-1, 2)
+    np.testing.assert_allclose(
+        times, np.array([span for *span, _ in expected]).reshape(-1, 2), atol=1e-6
+    )
+
+
+def by_praatio(path: Path) -> dict[str, Timed]:
+    grid = praatio.openTextgrid(str(path), includeEmptyIntervals=False)
+    return {tier.name: [(e.start, e.end, e.label) for e in tier.entries] for tier in grid.tiers}
+
+
+def by_tgt(path: Path) -> dict[str, Timed]:
+    tgt = pytest.importorskip("tgt")
+    grid = tgt.read_textgrid(str(path), encoding="utf-8")
+    return {
+        tier.name: [(x.start_time, x.end_time, x.text) for x in tier.intervals]
+        for tier in grid.tiers
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(alignments(), st.sampled_from([0.01, 0.03]), st.floats(0, 0.03))
+def test_readers_see_the_frames(
+    tmp_path_factory: pytest.TempPathFactory, timed: TimedAlignment, shift: float, more: float
+) -> None:
+    out = tmp_path_factory.mktemp("grids")
+    frames = len(timed.alignment.transition_ids)
+    TextGrids(out, shift, seconds={"u": frames * shift + more}).add("u", timed)
+    end, tiers = read_textgrid(out / "u.TextGrid")
+    assert end == pytest.approx(frames * shift + more)
+    for tier in (tiers, by_praatio(out / "u.TextGrid")):
+        check(tier["phones"], in_seconds(timed.phones, 0.0, shift))
+        check(tier["words"], in_seconds(timed.words, 0.0, shift))
+
+
+def make(*labels: str, frames: int = 10) -> TimedAlignment:
+    """Words of so many frames each, which are their own phones."""
+    timed = [TimedLabel(x, i * frames, (i + 1) * frames, 0.5) for i, x in enumerate(labels)]
+    tids = np.zeros(frames * len(labels), np.int32)
+    return TimedAlignment(Alignment(tids, 0.0, False), timed, timed, 0.5)
+
+
+def test_a_third_reader_sees_them(tmp_path: Path) -> None:
+    timed = make('say "ah"', "naïve", "λόγος")
+    TextGrids(tmp_path, 0.01).add("u", timed)
+    tiers = by_tgt(tmp_path / "u.TextGrid")
+    check(tiers["words"], in_seconds(timed.words, 0.0, 0.01))
+    assert tiers["phones"] == by_praatio(tmp_path / "u.TextGrid")["phones"]
+
+
+PLACES = {
+    "b": Place("rec", "1", 2.5),
+    "a": Place("rec", "1", 0.5),
+    "c": Place("other", "1", 1.0),
+}
+
+
+def test_utterances_of_a_recording_share_its_textgrid(tmp_path: Path) -> None:
+    grids = TextGrids(tmp_path, 0.01, dict.fromkeys("abc", "s"), PLACES, {"rec": 9.0})
+    files = TimedFiles(tmp_path, 0.01, PLACES, grids)
+    passed = dict(files.collect([(utt, make(f"{utt}1", f"{utt}2")) for utt in "bac"]))
+    assert passed.keys() == {"a", "b", "c"}
+    end, tiers = read_textgrid(tmp_path / "rec.TextGrid")
+    assert end == 9.0
+    assert tiers["words"] == tiers["phones"]
+    assert tiers["words"] == [
+        (0.5, 0.6, "a1"),
+        (0.6, 0.7, "a2"),
+        (2.5, 2.6, "b1"),
+        (2.6, 2.7, "b2"),
+    ]
+    assert read_textgrid(tmp_path / "other.TextGrid")[1]["words"][0] == (1.0, 1.1, "c1")
+    assert (tmp_path / "words.ctm").read_text().splitlines()[1:4] == [
+        "other 1 1.10 0.10 c2 0.50",
+        "rec 1 0.50 0.10 a1 0.50",
+        "rec 1 0.60 0.10 a2 0.50",
+    ]
+    assert (tmp_path / "confidence.txt").read_text() == "b 0.5000\na 0.5000\nc 0.5000\n"
+
+
+def test_speakers_of_a_recording_have_tiers_of_their_own(tmp_path: Path) -> None:
+    places = {"a": Place("rec", "1", 0.0), "b": Place("rec", "1", 0.05)}
+    grids = TextGrids(tmp_path, 0.01, {"a": "ann", "b": "bob"}, places)
+    for utt in places:
+        grids.add(utt, make(utt))
+    grids.finish()
+    tiers = by_praatio(tmp_path / "rec.TextGrid")
+    assert tiers["ann - words"] == [(0.0, 0.1, "a")]
+    assert tiers["bob - phones"] == [(0.05, 0.15, "b")]
+
+
+def test_utterances_that_overlap_are_named(tmp_path: Path) -> None:
+    places = {"a": Place("rec", "1", 0.0), "b": Place("rec", "1", 0.05)}
+    grids = TextGrids(tmp_path, 0.01, dict.fromkeys("ab", "ann"), places)
+    for utt in places:
+        grids.add(utt, make(utt))
+    with pytest.raises(InputError, match=r"rec: b begins at 0\.05 s, before a .* at 0\.10 s"):
+        grids.finish()
+
+
+def test_nothing_appears_where_the_alignment_fails(tmp_path: Path) -> None:
+    def results():
+        yield "a", make("x")
+        raise InputError("stopped")
+
+    with pytest.raises(InputError, match="stopped"):
+        list(TimedFiles(tmp_path, 0.01, None).collect(results()))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_utterances_that_fail_pass_through(tmp_path: Path) -> None:
+    error = InputError("b: no path")
+    files = TimedFiles(tmp_path, 0.01, None)
+    assert [*files.collect([("a", make("x")), ("b", error)])][1] == ("b", error)
+    assert files.confidences == {"a": 0.5}

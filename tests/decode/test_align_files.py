@@ -1,0 +1,90 @@
+"""bayes-asr align RUN FILE --text TEXT: tones with known times, and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayes_asr.cli import main
+from tests.data.sound.test_audio import riff
+from tests.decode.test_transcribe import RATE, command, run, speak
+from tests.support.textgrids import read_textgrid
+
+pytest.importorskip("kaldi_native_fbank")
+pytest.importorskip("kaldifst")
+pytest.importorskip("praatio")
+pytestmark = pytest.mark.slow
+__all__ = ["run"]  # the fixture
+WORDS = ["six", "one", "two", "two"]
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Path:
+    """A file of four words, and its text beside it."""
+    spoken = speak(WORDS, np.random.default_rng(99))
+    (tmp_path / "talk.wav").write_bytes(riff(spoken.samples))
+    (tmp_path / "talk.txt").write_text("six one\ntwo two\n")
+    return tmp_path / "talk.wav"
+
+
+def test_words_and_phones_are_where_they_were_spoken(
+    run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken, out = speak(WORDS, np.random.default_rng(99)), tmp_path / "out"
+    text = ("--text", sound.with_suffix(".txt"))
+    command("align", run, sound, *text, "--textgrid", tmp_path, "--out", out, "--json")
+    printed = capsys.readouterr()
+    aligned = json.loads(printed.out)
+    assert "disagree" not in printed.err
+    assert aligned["confidence"] > 0.8
+    assert [word["label"] for word in aligned["words"]] == WORDS
+    for word, (_, start, end) in zip(aligned["words"], spoken.words, strict=True):
+        assert word["start"] == pytest.approx(start, abs=0.03)
+        assert word["end"] == pytest.approx(end, abs=0.03)
+    assert [phone["label"] for phone in aligned["phones"]] == spoken.phones
+    end, tiers = read_textgrid(tmp_path / "talk.TextGrid")
+    assert end == pytest.approx(len(spoken.samples) / RATE)
+    for tier in ("words", "phones"):
+        assert tiers[tier] == [(x["start"], x["end"], x["label"]) for x in aligned[tier]]
+        lines = [line.split() for line in (out / f"{tier}.ctm").read_text().splitlines()]
+        assert [line[4] for line in lines] == [x["label"] for x in aligned[tier]]
+        assert [float(line[2]) for line in lines] == [x["start"] for x in aligned[tier]]
+
+
+def test_a_text_of_another_file_is_doubted(
+    run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wrong.txt").write_text("one six six one\n")
+    command("align", run, sound, "--text", tmp_path / "wrong.txt")
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"{sound}: one six six one\n")
+    assert f"{sound}: text and sound disagree: confidence below 0.6, it is 0." in printed.err
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("six zebra", [], "talk.wav: the lexicon lacks zebra, and is not of letters"),
+        ("", [], "talk.txt: has no words to align"),
+        ("six", ["--nj=2"], "--nj: of no use with FILE"),
+        ("six", ["--on=dev"], "give the utterances: --on SET or --data DIR, or FILE"),
+    ],
+)
+def test_what_cannot_be_aligned_is_refused(
+    text: str, options: list[str], message: str, run: Path, sound: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    words = sound.with_suffix(".txt")
+    words.write_text(text)
+    assert main(["align", str(run), str(sound), f"--text={words}", *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_unknown_words_may_have_a_stand_in(run: Path, sound: Path, tmp_path: Path) -> None:
+    words = sound.with_suffix(".txt")
+    words.write_text("six zebra two two")
+    text = ("--text", words, "--oov", "one")
+    command("align", run, sound, *text, "--textgrid", tmp_path)
+    tiers = read_textgrid(tmp_path / "talk.TextGrid")[1]
+    assert [label for *_, label in tiers["words"]] == ["six", "zebra", "two", "two"]
