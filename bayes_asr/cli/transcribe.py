@@ -9,6 +9,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import channel, lm_weight, penalty
+from bayes_asr.data.sound.containers import KINDS
 from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.kaldi_io.text import write_lines
 
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="sound: RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; - for standard input",
+        help=f"sound: {', '.join(KINDS)}; - for standard input",
     )
     parser.add_argument(
         "--channel",

@@ -14,7 +14,7 @@ from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 from bayes_asr.kaldi_io.compressed import compressed_size, expand
 
 VECTORS: dict[bytes, np.dtype] = {b"FV": np.dtype("<f4"), b"DV": np.dtype("<f8")}
-SOUNDS = (b"RIFF", b"RIFX", b"RF64", b"NIST", b"fLaC", b"OggS")
+SOUNDS = (b"RIFF", b"RIFX", b"RF64", b"FORM", b"caff", b".snd", b"NIST", b"fLaC", b"OggS")
 PLAIN: dict[bytes, np.dtype] = {b"FM": np.dtype("<f4"), b"DM": np.dtype("<f8"), **VECTORS}
 
 

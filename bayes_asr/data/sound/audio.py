@@ -1,4 +1,4 @@
-"""Samples from sound files: RIFF, NIST SPHERE, AIFF, FLAC, Ogg (Vorbis, Opus) and MP3.
+"""Samples from sound files: RIFF, RF64, W64, AIFF, CAF, AU, NIST SPHERE, FLAC, Ogg and MP3.
 
 libsndfile decodes them, through soundfile; `containers` finds out whether they are complete.
 """
@@ -15,7 +15,7 @@ from scipy.signal import resample_poly
 
 from bayes_asr.base.errors import InputError, reason
 from bayes_asr.base.log import LOGGER
-from bayes_asr.data.sound.containers import NEEDED, check_complete, is_known
+from bayes_asr.data.sound.containers import KINDS, NEEDED, check_complete, is_known
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.kaldi_io.byte_reader import CHUNK, DAMAGED, ByteReader, OpenPipe
 from bayes_asr.kaldi_io.rxfilename import is_pipe, refuse_pipe
@@ -81,9 +81,7 @@ def read_channels(path: Path | str, *, open_pipe: OpenPipe | None = None) -> tup
         if content == LFS_POINTER:
             raise source.fail("is a pointer of Git LFS, not the sound; fetch that: git lfs pull")
         if not is_known(content):
-            raise source.fail(
-                "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox IN OUT.wav"
-            )
+            raise source.fail(f"is none of {', '.join(KINDS)}; convert it: sox IN OUT.wav")
         while part := source.read_some(CHUNK):
             content += part
             if len(content) > LARGEST:

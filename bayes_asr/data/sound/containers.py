@@ -7,12 +7,10 @@ ends an MP3 file of varying bit rate where it guesses the end.
 import io
 import re
 
+from bayes_asr.data.sound.chunks import AU, FILES, LAYOUTS, check_au, check_chunks, refuse_second
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
-# sizes of sound that programs announce in a pipe: sox and arecord about 2 GiB, ffmpeg all that fits
-STREAMED = (range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 0x100000000))
 CONVERT = "convert it: sox IN OUT.wav"
-FORMS = {b"RIFF": (b"WAVE",), b"RIFX": (b"WAVE",), b"FORM": (b"AIFF", b"AIFC")}
 SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|r|s\d+) (.*?)\s*$", re.M)
 SPHERE_HEADER = 1 << 16  # bytes; NIST's are of 1024
 SPHERE_COUNTS = ("sample_count", "sample_rate", "channel_count", "sample_n_bytes")
@@ -29,12 +27,13 @@ BIT_RATES = (
 SAMPLE_RATES = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 12000, 8000)}
 MP3_TAGS = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", b"ID3")  # what may follow the sound
 MP3_HIDDEN = 4  # frames that hold no sound of their own: what the coder knows, delays, padding
+KINDS = ("RIFF", "RF64", "W64", "AIFF", "CAF", "AU", "NIST SPHERE", "FLAC", "Ogg", "MP3")
 NEEDED = 16  # bytes that tell what a file is
 
 
 def is_known(head: bytes | bytearray) -> bool:
     """Say whether a file that begins so is of a kind that is read."""
-    magics = (*FORMS, b"NIST", b"fLaC", b"OggS", b"ID3")
+    magics = (*FILES, b"NIST", b"fLaC", b"OggS", b"ID3")
     return head.startswith(magics) or _is_mp3(head)
 
 
@@ -42,7 +41,7 @@ def check_complete(content: bytearray, name: str) -> range:
     """Refuse a file that lacks bytes; returns the range in which its number of samples must lie.
 
     content: of a kind that is known. It is brought into a form that libsndfile understands: without
-    an ID3 tag before the sound and what follows SPHERE's, and with a size where a pipe told none.
+    an ID3 tag before the sound and what follows SPHERE's, and as `check_chunks` leaves it.
     """
     while content[:3] == b"ID3":
         # The size of an ID3 tag has seven bits in each of four bytes, the highest first.
@@ -53,8 +52,10 @@ def check_complete(content: bytearray, name: str) -> range:
         content[:] = content[ID3 + size + footer :].lstrip(b"\0")
     magic = bytes(content[:4])
     source = ByteReader(io.BytesIO(content), name, len(content))
-    if magic in FORMS:
-        _check_chunks(content, source)
+    if magic in LAYOUTS:
+        check_chunks(content, source)
+    elif magic in AU:
+        check_au(content, source)
     elif magic == b"NIST":
         count = _check_sphere(content, source)
         return range(count, count + 1)
@@ -66,54 +67,6 @@ def check_complete(content: bytearray, name: str) -> range:
         raise source.fail(f"no sound follows its tags: {DAMAGED}, or {CONVERT}")
     # Here the container, or the decoder of FLAC, tells what is missing: any number will do.
     return range(1 << 62)
-
-
-def _check_chunks(content: bytearray, source: ByteReader) -> None:
-    """Walk the chunks of RIFF, RIFX or AIFF up to the sound, which must be there to its end."""
-    magic = source.take(4, "the header")
-    endian, sound = "little" if magic == b"RIFF" else "big", b"data"
-    size = _read_number(source, endian)
-    if source.take(4, "the form") not in FORMS[magic]:
-        raise source.fail(f"a {magic.decode()} file, but not of sound")
-    if magic == b"FORM":
-        sound = b"SSND"
-    align = 0
-    while (name := source.take(4, "the next chunk")) != sound:
-        length = _read_number(source, endian)
-        # A chunk of odd length is followed by one byte of padding.
-        body = source.take(length + length % 2, f"the chunk {name!r}")
-        if name == b"fmt ":
-            # Bytes 12 and 13 of `fmt ` are the block alignment: bytes of all channels.
-            align = int.from_bytes(body[12:14], endian)  # type: ignore[arg-type]
-    length = _read_number(source, endian)
-    end = 8 + size + size % 2
-    if magic != b"FORM" and any(_is_streamed(n, content) for n in (length, size)):
-        # The largest size makes libsndfile read to the end of the file.
-        content[source.position - 4 : source.position] = b"\xff" * 4
-        end = len(content)
-        length = end - source.position
-    _refuse_second(content, end, source)
-    source.expect(length, "the sound")
-    if align and length % align:
-        raise source.fail(f"{length} bytes of sound are no whole samples of {align} bytes")
-
-
-def _is_streamed(size: int, content: bytearray) -> bool:
-    """Whether a size says no more than "to the end": 0, or about the largest there is."""
-    return size == 0 or (size > len(content) and any(size in sizes for sizes in STREAMED))
-
-
-def _refuse_second(content: bytearray, end: int, source: ByteReader) -> None:
-    """Refuse a file behind which, at the offset `end`, another begins."""
-    if content.startswith((*FORMS, b"NIST_1A", b"fLaC", b"OggS"), end):
-        raise source.fail(
-            f"another file of sound begins at offset {end}, as by `cat`: take them apart, or join"
-            " them by sox A B OUT.wav"
-        )
-
-
-def _read_number(source: ByteReader, endian: str) -> int:
-    return int.from_bytes(source.take(4, "a size"), endian)  # type: ignore[arg-type]
 
 
 def _check_sphere(content: bytearray, source: ByteReader) -> int:
@@ -138,7 +91,7 @@ def _check_sphere(content: bytearray, source: ByteReader) -> int:
         raise source.fail(f"byte order {order!r}, not '01' or '10'")
     length = counts["sample_n_bytes"] * counts["sample_count"] * counts["channel_count"]
     source.expect(length, "the sound")
-    _refuse_second(content, source.position + length, source)
+    refuse_second(content, source.position + length, source)
     del content[source.position + length :]  # libsndfile would take it for sound
     return counts["sample_count"]
 

@@ -10,7 +10,10 @@ from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.data.sound.audio import load_library
 from bayes_asr.recipe.folder.spelling import compose
 
-SOUND = {".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".sph", ".wav"}
+SOUND = {
+    *(".aif", ".aiff", ".au", ".bwf", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64"),
+    *(".snd", ".sph", ".w64", ".wav"),
+}
 TEXTS = {".lab", ".txt", ".textgrid", ".trn", ".wrd", ".phn", ".json"}  # beside sounds
 BESIDE = "--set 'recipe.options=[--beside]'"
 BESIDE_KINDS = (".lab", ".txt", ".textgrid")

@@ -32,6 +32,7 @@ LOSSLESS = [
     *(("WAV", e) for e in ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")),
     *(("FLAC", e) for e in ("PCM_16", "PCM_24")),
     *(("WAVEX", "PCM_16"), ("NIST", "PCM_16"), ("AIFF", "PCM_16"), ("AIFF", "FLOAT")),
+    *((form, e) for form in ("RF64", "W64", "CAF", "AU") for e in ("PCM_16", "PCM_24", "FLOAT")),
 ]
 LOSSY = [("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III"), ("WAV", "ULAW")]
 
@@ -146,7 +147,58 @@ def test_what_was_written_into_a_pipe_goes_to_the_end(
     assert np.array_equal(read_audio(file(streamed))[0], MONO[:, 0])
 
 
-FORMATS = [("WAV", "PCM_16"), ("AIFF", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS")]
+@pytest.mark.parametrize(
+    ("form", "mark", "at", "sizes"),
+    [
+        ("RF64", b"ds64", 16, (bytes(8),)),
+        ("W64", b"data", 16, (bytes(8), b"\xff" * 7 + b"\x7f", b"\xff" * 8)),
+        ("CAF", b"data", 4, (b"\xff" * 8,)),
+        ("AU", b".snd", 8, (b"\xff" * 4,)),
+    ],
+)
+def test_other_containers_of_a_pipe_go_to_the_end_too(
+    form: str, mark: bytes, at: int, sizes: tuple[bytes, ...], file: Callable[[bytes], Path]
+) -> None:
+    plain = written(MONO, form, "PCM_16")
+    place = plain.index(mark) + at
+    for size in sizes:
+        streamed = plain[:place] + size + plain[place + len(size) :]
+        assert np.array_equal(read_audio(file(streamed))[0], MONO[:, 0])
+
+
+def test_bw64_and_sound_of_suns_little_endian_are_read(file: Callable[[bytes], Path]) -> None:
+    assert np.array_equal(
+        read_audio(file(b"BW64" + written(MONO, "RF64", "PCM_16")[4:]))[0], MONO[:, 0]
+    )
+    little = struct.pack("<4s6I", b"dns.", 28, 800, 3, 16000, 1, 0) + MONO.tobytes()
+    assert np.array_equal(read_audio(file(little + b"junk" * 9))[0], MONO[:, 0])
+
+
+def test_what_follows_the_sound_of_w64_is_none(file: Callable[[bytes], Path]) -> None:
+    assert np.array_equal(
+        read_audio(file(written(MONO, "W64", "PCM_16") + bytes(99)))[0], MONO[:, 0]
+    )
+
+
+@pytest.mark.parametrize("form", ["WAV", "AIFF", "RF64", "W64", "CAF"])
+def test_second_chunk_of_sound_is_refused(form: str, file: Callable[[bytes], Path]) -> None:
+    """libsndfile calls its structure incomplete, sox takes the first alone."""
+    plain = written(MONO, form, "PCM_16")
+    sound = plain.index(b"SSND" if form == "AIFF" else b"data")
+    twice = bytearray(plain + plain[sound:])
+    if form in ("WAV", "AIFF"):
+        twice[4:8] = (len(twice) - 8).to_bytes(4, "little" if form == "WAV" else "big")
+    elif form != "CAF":
+        at = 20 if form == "RF64" else 16
+        twice[at : at + 8] = (len(twice) - 8 * (form == "RF64")).to_bytes(8, "little")
+    with pytest.raises(InputError, match=f"a second chunk of sound is at offset {len(plain)}"):
+        read_audio(file(bytes(twice)))
+
+
+FORMATS = [
+    *(("WAV", "PCM_16"), ("AIFF", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS")),
+    *((form, "PCM_16") for form in ("RF64", "W64", "CAF", "AU")),
+]
 
 
 @pytest.mark.parametrize("second", [*FORMATS, ("OGG", "OPUS")])
@@ -198,14 +250,20 @@ def test_extensible_and_big_endian_riff(file: Callable[[bytes], Path]) -> None:
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"R", "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox"),
+        (b"R", "is none of RIFF, RF64, W64, AIFF, CAF, AU, NIST .*; convert it: sox"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "git lfs pull"),
-        (b"Dear diary" * 99, "is none of RIFF, NIST SPHERE, AIFF, FLAC, Ogg, MP3; convert it: sox"),
+        (b"Dear diary" * 99, "is none of RIFF, RF64, W64, AIFF, CAF, AU, NIST .*; convert it: sox"),
         (b"OggS" + bytes(100), "no page of Ogg ends at offset 54"),
         (b"OggS" + bytes(23), "the stream does not end within its 27 bytes"),
         (b"fLaC" + bytes(100), "cannot be decoded: "),
         (b"ID3\4\0\0\0\0\0\1" + bytes(100), "no sound follows its tags"),
         (b"FORM" + bytes(100), "a FORM file, but not of sound"),
+        (b"RF64" + riff(MONO)[4:], "its sizes, the chunk ds64, are missing"),
+        (written(MONO, "AU", "PCM_16")[:7] + b"\1" + bytes(99), "the header has the size -23"),
+        (
+            written(MONO, "AU", "PCM_16")[:11] + b"\x21" + written(SOUND, "AU", "PCM_16")[12:],
+            "801 bytes of sound are no whole samples of 4",
+        ),
         (riff(MONO)[:-1], "the sound needs 800 bytes at offset 44, the file has 843"),
         (
             riff(MONO)[:20] + b"\x77\0" + riff(MONO)[22:],
