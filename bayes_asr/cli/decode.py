@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lm", type=Path, help="ARPA file or .fst to compose with HCL.fst of the graph"
     )
+    parser.add_argument(
+        "--hotwords", type=Path, metavar="FILE", help="words and phrases to prefer, one a line"
+    )
     parser.add_argument("--model", type=Path, help="final.mdl of the graph")
     parser.add_argument("--out", type=Path, help="folder for the results")
     for name in SEARCH_KEYS:
@@ -95,6 +98,7 @@ def run(args: argparse.Namespace) -> None:
         tuple(pair_weights(filled["lmwt"], filled["wip"])),
         args.nj,
         args.lm,
+        args.hotwords,
     )
     # The variable is the one that Kaldi's cmd.sh exports.
     cmd = os.environ.get("decode_cmd", "") if args.cmd is None else args.cmd  # noqa: SIM112
@@ -123,8 +127,9 @@ def _list_inputs(run: Path | None, filled: Mapping[str, Any]) -> Inputs:
     match = RSPECIFIER.fullmatch(filled["loglikes"])
     source = Path(match["name"] if match else filled["loglikes"])
     graph = [*graph_files(filled["graph"], filled.get("lm")), filled["graph"] / "words.txt"]
-    config = [run / CONFIG] if run else []
-    return Inputs([source, *graph, filled["model"], *config])
+    further = [run / CONFIG] if run else []
+    further += [filled["hotwords"]] if "hotwords" in filled else []
+    return Inputs([source, *graph, filled["model"], *further])
 
 
 def _compare_with_dev(run: Path, on: str, out: Path) -> None:

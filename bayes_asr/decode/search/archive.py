@@ -84,7 +84,10 @@ def write_decoding(
         with together(out):
             discard(out / RECORD)  # an earlier one is not of these words
             if entries is not None:
-                write_record({**describe_search(job.graph, job.options, job.lm), **entries}, out)
+                write_record(
+                    {**describe_search(job.graph, job.options, job.lm, job.hotwords), **entries},
+                    out,
+                )
             write_hypotheses(results, job, symbols, out)
             move_files(scratch, out)
     if summary.failed:

@@ -69,6 +69,18 @@ class GrammarView(c.Structure):
     )
 
 
+class HotwordsView(c.Structure):
+    """The struct of this name in lattice.h: the columns of `HotwordArcs`."""
+
+    _fields_ = (
+        ("num_classes", c.c_int64),
+        ("word_class", INTS),
+        ("nextstate", INTS),
+        ("weight", FLOATS),
+        ("final", FLOATS),
+    )
+
+
 class LabelsView(c.Structure):
     """The struct of this name in lattice.h."""
 
@@ -144,11 +156,11 @@ LIBRARY = SharedLibrary(
     Path(__file__).with_name("_decoder.so"),
     "decoder",
     (
-        *(ArcsView, GraphView, GrammarView, LabelsView),
+        *(ArcsView, GraphView, GrammarView, HotwordsView, LabelsView),
         *(OptionsView, LatticeView, PathView, CompactView),
     ),
     {
-        "open": (P, [P, P, P]),
+        "open": (P, [P, P, P, P]),
         "close": (None, [P]),
         "advance": (c.c_int32, [P, P, c.c_int64, c.c_int64]),
         "trace": (c.c_int32, [P, P, P]),
@@ -226,13 +238,14 @@ class CompiledSession:
 
     def __init__(self, network: DecodingGraph, options: SearchOptions) -> None:
         self._network = network  # whose columns the library reads until the end
-        self._graph, grammar = graph_view(network), None
+        self._graph, grammar, hotwords = graph_view(network), None, None
         if network.grammar is not None:
             grammar = c.byref(grammar_view(network.grammar))
+        if (arcs := network.hotwords) is not None:
+            hotwords = c.byref(view_of(HotwordsView, arcs, num_classes=arcs.nextstate.shape[1]))
         values = {name: getattr(options, name) for name, *_ in OptionsView._fields_}
-        pointer = LIBRARY.call(
-            "open", c.byref(self._graph), grammar, c.byref(OptionsView(**values))
-        )
+        views = (c.byref(self._graph), grammar, hotwords, c.byref(OptionsView(**values)))
+        pointer = LIBRARY.call("open", *views)
         if not pointer:
             raise MemoryError(NO_MEMORY)
         self._pointer = pointer

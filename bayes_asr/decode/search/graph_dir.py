@@ -6,6 +6,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.decode.graph.transducers import BACKOFF, check_words
+from bayes_asr.decode.search.hotwords import attach_hotwords, read_hotwords
 from bayes_asr.decode.search.inputs import build_decoding_graph
 from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, warn_left_out
 from bayes_asr.decode.search.search_graph import DecodingGraph
@@ -31,8 +32,10 @@ def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
     return [composed]
 
 
-def load_decoding_graph(graph_dir: Path, model: Path, lm: Path | None = None) -> DecodingGraph:
-    """Read the files of a graph (`graph_files`) and the transition model of `model`."""
+def load_decoding_graph(
+    graph_dir: Path, model: Path, lm: Path | None = None, hotwords: Path | None = None
+) -> DecodingGraph:
+    """Read the files of a graph (`graph_files`), the transition model of `model` and hotwords."""
     # Cheap checks first: a graph may have gigabytes.
     path, *grammar = graph_files(graph_dir, lm)
     transitions = read_transition_model(Path(model))
@@ -48,9 +51,11 @@ def load_decoding_graph(graph_dir: Path, model: Path, lm: Path | None = None) ->
     if words:
         check_words(fst, words.values(), path)
     graph = build_decoding_graph(fst, transitions, str(path))
-    if not grammar:
-        return graph
-    return attach_grammar(graph, read_grammar(grammar[0], words), words, str(grammar[0]))
+    if grammar:
+        graph = attach_grammar(graph, read_grammar(grammar[0], words), words, str(grammar[0]))
+    if hotwords:
+        graph = attach_hotwords(graph, read_hotwords(hotwords), words, str(hotwords))
+    return graph
 
 
 def _check_pdfs(path: Path, pdfs: int, model: Path) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.lattices.paths import Weights
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.search_graph import DecodingGraph
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class DecodeJob:
 
     loglikes: an ark or scp of log-likelihoods [T, num_pdfs], unscaled; graph: a folder; model: the
     file of its transition model; grid: of LM weights and penalties; lm: what a graph without
-    language model is composed with, in place of its G.fst.
+    language model is composed with, in place of its G.fst; hotwords: a file of words and phrases
+    that cost less.
     """
 
     loglikes: str
@@ -28,6 +31,11 @@ class DecodeJob:
     grid: tuple[Weights, ...] = ()
     nj: int = 1
     lm: Path | None = None
+    hotwords: Path | None = None
+
+    def load_graph(self) -> DecodingGraph:
+        """The graph, as the search takes it."""
+        return load_decoding_graph(self.graph, self.model, self.lm, self.hotwords)
 
 
 @loadable

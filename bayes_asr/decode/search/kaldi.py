@@ -13,7 +13,6 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.jobs import JOB, run_jobs
 from bayes_asr.base.programs import find_program
 from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, record_without_words
 from bayes_asr.decode.search.search_graph import DecodingGraph
@@ -43,7 +42,11 @@ class KaldiDecoder:
     def decode(self, job: DecodeJob, scratch: Path) -> Iterator[DecodedUtterance]:
         """Decode every utterance, in order, and write lattices as `scratch`/lat.N.gz."""
         programs = {name: find_program(name) for name in PROGRAMS}
-        decoding_graph = load_decoding_graph(job.graph, job.model, job.lm)
+        decoding_graph = job.load_graph()
+        if job.hotwords:
+            raise InputError(
+                f"{job.hotwords}: Kaldi's decoder knows no hotwords; take the embedded backend"
+            )
         if decoding_graph.grammar is not None:
             raise InputError(
                 f"{decoding_graph.name}: Kaldi's decoder does not compose with a grammar; take the"

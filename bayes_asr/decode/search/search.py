@@ -25,6 +25,10 @@ class ReferenceSession:
                 f"{graph.name}: only the compiled decoder composes with a grammar; unset"
                 " BAYES_ASR_DECODER, or build the graph with its language model"
             )
+        if graph.hotwords is not None:
+            raise InputError(
+                f"{graph.name}: only the compiled decoder knows hotwords; unset BAYES_ASR_DECODER"
+            )
         self._graph, self._options = graph, options
         self._search = Search(graph, options)
         self._is_lost = False

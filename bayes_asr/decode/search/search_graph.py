@@ -57,11 +57,27 @@ class GrammarArcs:
 
 
 @dataclass(frozen=True)
+class HotwordArcs:
+    """Hotwords as an automaton that reads all words, of S states; state 0 is that of no phrase.
+
+    `word_class` int32 [words]: 0 where a word is in no phrase, otherwise a column of `nextstate`
+    int32 [S, K] and `weight` float32 [S, K], what the word costs more; `final` float32 [S]: what
+    it costs to end.
+    """
+
+    word_class: np.ndarray
+    nextstate: np.ndarray
+    weight: np.ndarray
+    final: np.ndarray
+
+
+@dataclass(frozen=True)
 class DecodingGraph:
     """A checked HCLG: `column` holds the pdf of each emitting arc, the column of its likelihood.
 
     `phone_start` [transition-ids + 1] holds the phone that a transition-id begins, otherwise 0.
-    With a `grammar` it is HCL, which is composed with that on the way.
+    With a `grammar` it is HCL, which is composed with that on the way; words of `hotwords` cost
+    what these say besides.
     """
 
     start: int
@@ -73,6 +89,7 @@ class DecodingGraph:
     num_pdfs: int
     name: str
     grammar: GrammarArcs | None = None
+    hotwords: HotwordArcs | None = None
 
     @property
     def num_states(self) -> int:

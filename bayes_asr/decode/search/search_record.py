@@ -14,14 +14,16 @@ from bayes_asr.decode.search.graph_dir import graph_files
 from bayes_asr.kaldi_io.side_files import read_json
 
 RECORD = "decode.json"
-DIGEST, LM = "graph_digest", "lm"
+DIGEST, LM, HOTWORDS = "graph_digest", "lm", "hotwords"
 
 Record = Mapping[str, Any]
 """The folder of the graph, a digest of its files, the language model that was given to it, if one
-was, and the options of the search."""
+was, a file of hotwords likewise, and the options of the search."""
 
 
-def describe_search(graph: Path, options: SearchOptions, lm: Path | None = None) -> dict[str, Any]:
+def describe_search(
+    graph: Path, options: SearchOptions, lm: Path | None = None, hotwords: Path | None = None
+) -> dict[str, Any]:
     """The record of a search: the best LM weight and insertion penalty depend on it.
 
     lm: what a graph is composed with in place of its G.fst (`graph_files`).
@@ -31,6 +33,8 @@ def describe_search(graph: Path, options: SearchOptions, lm: Path | None = None)
     record = {"graph": str(graph.absolute()), DIGEST: digest}
     if lm:
         record[LM] = str(lm.absolute())
+    if hotwords:
+        record[HOTWORDS] = str(hotwords.absolute())
     return record | {name: getattr(options, name) for name in SEARCH_KEYS}
 
 
@@ -92,7 +96,7 @@ def has_same_graph(a: Record, b: Record) -> bool:
 
 def describe_differences(a: Record, b: Record) -> str:
     """The differences of two records: "graph A and B, beam 13 and 10"; empty where none is."""
-    keys = [key for key in SEARCH_KEYS if a.get(key) != b.get(key)]
+    keys = [key for key in (*SEARCH_KEYS, HOTWORDS) if a.get(key) != b.get(key)]
     if not has_same_graph(a, b):
         keys = ["graph", *([LM] if LM in {*a, *b} else []), *keys]
     return ", ".join(f"{key} {a.get(key)} and {b.get(key)}" for key in keys)

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "boosted.h"
 #include "composed.h"
 #include "on_the_fly.h"
 #include "search.h"
@@ -56,21 +57,29 @@ class SessionOver : public Session {
   bool lost_ = false;
 };
 
+template <class Graph, class... Views>
+Session *Begin(const OptionsView &options, const Views &...views) {
+  return new SessionOver<Graph, Views...>(options, views...);
+}
+
 }  // namespace
 
 }  // namespace search
 
 extern "C" {
 
-// Begins an utterance; grammar: null, or what the graph is composed with on the way.  Returns a
-// session to be given back to decoder_close, or null where memory is short.
-void *decoder_open(const GraphView *graph, const GrammarView *grammar, const OptionsView *options) {
+// Begins an utterance; grammar: null, or what the graph is composed with on the way; hotwords: null,
+// or of a graph without grammar.  Returns a session to be given back to decoder_close, or null where
+// memory is short.
+void *decoder_open(const GraphView *graph, const GrammarView *grammar,
+                   const HotwordsView *hotwords, const OptionsView *options) {
   using namespace search;
   return Guarded<void *>(nullptr, [&]() -> void * {
-    if (grammar)
-      return static_cast<Session *>(
-          new SessionOver<OnTheFly, GraphView, GrammarView>(*options, *graph, *grammar));
-    return static_cast<Session *>(new SessionOver<Composed, GraphView>(*options, *graph));
+    Session *session =
+        grammar    ? Begin<OnTheFly>(*options, *graph, *grammar)
+        : hotwords ? Begin<Boosted>(*options, *graph, *hotwords)
+                   : Begin<Composed>(*options, *graph);
+    return session;
   });
 }
 

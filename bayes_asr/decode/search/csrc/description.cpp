@@ -7,6 +7,7 @@ extern "C" const char *decoder_description() noexcept {
                                       .Struct<ArcsViewFields>()
                                       .Struct<GraphViewFields>()
                                       .Struct<GrammarViewFields>()
+                                      .Struct<HotwordsViewFields>()
                                       .Struct<LabelsViewFields>()
                                       .Struct<OptionsViewFields>()
                                       .Struct<LatticeViewFields>()

@@ -54,6 +54,16 @@ struct GrammarView {
 DESCRIBE(GrammarView, start, everything, final, offsets, label, weight, nextstate, chance, ahead,
          emitting, epsilon, set, spans, first, last, ends);
 
+// Hotwords: an automaton that reads all words; state 0 is that of no phrase.
+struct HotwordsView {
+  int64_t num_classes;
+  const int32_t *word_class;  // of each word; 0: it is in no phrase
+  const int32_t *nextstate;   // [states, num_classes]
+  const float *weight;        // likewise: what the word costs more
+  const float *final;         // of each state: what it costs to end there
+};
+DESCRIBE(HotwordsView, num_classes, word_class, nextstate, weight, final);
+
 // What may be read next in a graph, as in GrammarView; `number` holds the new label of each old one.
 struct LabelsView {
   int64_t num_labels;
@@ -133,7 +143,8 @@ struct PathView {
 DESCRIBE(PathView, num_words, num_frames, fixed, word, frame, tid);
 
 // What Python calls; each is explained where it is defined.
-void *decoder_open(const GraphView *graph, const GrammarView *grammar, const OptionsView *options);
+void *decoder_open(const GraphView *graph, const GrammarView *grammar,
+                   const HotwordsView *hotwords, const OptionsView *options);
 void decoder_close(void *session) noexcept;
 int32_t decoder_advance(void *session, const float *loglikes, int64_t num_frames,
                         int64_t num_pdfs);

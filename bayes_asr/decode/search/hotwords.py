@@ -1,0 +1,149 @@
+"""Hotwords: words and phrases that cost less in the search than the language model says.
+
+All occurrences of a phrase in a path lower its cost by the weight of the phrase, once for each
+word. The search sees that word by word: what a phrase that has begun would gain is granted in
+advance, and taken back where another word follows (Aho & Corasick 1975; the look-ahead as in
+icefall's ContextGraph).
+"""
+
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.search import compiled
+from bayes_asr.decode.search.search_graph import DecodingGraph, HotwordArcs
+from bayes_asr.kaldi_io.binary import iter_lines
+
+WEIGHT = 3.0
+MOST = 100.0  # of a weight, in natural logarithms: more would only lose digits of other costs
+MOST_STATES = 10_000
+PRONUNCIATION = re.compile(r"/(?P<phones>.*)/")
+
+
+@dataclass(frozen=True)
+class Hotword:
+    """A word or phrase, by how much each of its words costs less, and the phones of a new word."""
+
+    words: tuple[str, ...]
+    weight: float = WEIGHT
+    phones: tuple[str, ...] = ()
+
+
+def read_hotwords(path: Path) -> list[Hotword]:
+    """Read lines `WORD... [:WEIGHT] [/PHONES/]`; InputError names the line that is none."""
+    hotwords = [_parse(path, number, fields) for number, fields in iter_lines(path) if fields]
+    if not hotwords:
+        raise InputError(f"{path}: has no word; write one a line")
+    return hotwords
+
+
+def _parse(path: Path, number: int, fields: Sequence[str]) -> Hotword:
+    place = f"{path}, line {number}"
+    line = " ".join(fields)
+    match = PRONUNCIATION.search(line)
+    phones = tuple(match["phones"].split()) if match else ()
+    *words, last = (line[: match.start()] if match else line).split() or [""]
+    weight = WEIGHT
+    if last.startswith(":") and len(last) > 1:
+        try:
+            weight = float(last[1:])
+        except ValueError:
+            raise InputError(f"{place}: {last!r} is no weight; write it as :2.5") from None
+        if not abs(weight) <= MOST:
+            raise InputError(f"{place}: weight {weight:g}; take -{MOST:g} to {MOST:g}")
+    elif last:
+        words.append(last)
+    if not words:
+        raise InputError(f"{place}: has no word before its weight or its phones")
+    if phones and len(words) > 1:
+        raise InputError(f"{place}: gives phones to {len(words)} words; give each word a line")
+    return Hotword(tuple(words), weight, phones)
+
+
+@dataclass
+class _Node:
+    """A begin of phrases: what it is followed by, the longest end of it that begins a phrase too.
+
+    granted: the gain of the phrases that it begins, so far; gain: of those that end here.
+    """
+
+    depth: int = 0
+    children: dict[int, int] = field(default_factory=dict)
+    failure: int = 0
+    granted: float = 0.0
+    gain: float = 0.0
+
+
+def build_automaton(phrases: Mapping[tuple[int, ...], float], num_words: int) -> HotwordArcs:
+    """Return the automaton of phrases of word-ids, each with its weight."""
+    nodes = [_Node()]
+    for phrase, weight in phrases.items():
+        state = 0
+        for depth, word in enumerate(phrase, 1):
+            if word not in nodes[state].children:
+                nodes[state].children[word] = len(nodes)
+                nodes.append(_Node(depth))
+            state = nodes[state].children[word]
+            if depth < len(phrase):
+                nodes[state].granted = max(nodes[state].granted, weight * depth)
+        nodes[state].gain += weight * len(phrase)
+    if len(nodes) > MOST_STATES:
+        raise InputError(f"hotwords of {len(nodes)} words in all; take up to {MOST_STATES}")
+    words = sorted({word for phrase in phrases for word in phrase})
+    column = {word: number for number, word in enumerate(words, 1)}
+    word_class = np.zeros(num_words, np.int32)
+    word_class[words] = np.arange(1, len(words) + 1)
+    nextstate = np.zeros((len(nodes), len(words) + 1), np.int32)
+    # By depth, so that the row of the state that a failure leads to is complete.
+    queue = deque([0])
+    while queue:
+        state = queue.popleft()
+        node = nodes[state]
+        if state:
+            nextstate[state] = nextstate[node.failure]
+            node.gain += nodes[node.failure].gain
+        for word, child in node.children.items():
+            nodes[child].failure = int(nextstate[state, column[word]]) if state else 0
+            queue.append(child)
+        for word, child in node.children.items():
+            nextstate[state, column[word]] = child
+    granted = np.array([node.granted for node in nodes])
+    gain = np.array([node.gain for node in nodes])
+    # Gains lower costs; what was granted before the word is taken back, and granted anew.
+    weight = granted[:, None] - granted[nextstate] - gain[nextstate]
+    return HotwordArcs(word_class, nextstate, weight.astype(np.float32), granted.astype(np.float32))
+
+
+def attach_hotwords(
+    graph: DecodingGraph, hotwords: Sequence[Hotword], words: Mapping[str, int], name: str
+) -> DecodingGraph:
+    """Return the graph with hotwords; words: of the graph; name: of the file of hotwords.
+
+    InputError for words that the graph lacks, for a graph that is composed with its grammar while
+    it is searched, and without the compiled decoder.
+    """
+    if graph.grammar is not None:
+        raise InputError(
+            f"{name}: hotwords go with an HCLG.fst, and {graph.name} is composed while it is"
+            " searched; build the graph without --apart"
+        )
+    if not compiled.LIBRARY.usable:
+        raise InputError(
+            f"{name}: only the compiled decoder knows hotwords; reinstall with a compiler"
+        )
+    phrases: dict[tuple[int, ...], float] = {}
+    for hotword in hotwords:
+        lacking = [word for word in hotword.words if not words.get(word)]
+        if lacking:
+            raise InputError(
+                f"{name}: {graph.name} lacks {', '.join(lacking)}; bayes-asr graph --hotwords makes"
+                " a graph that has them"
+            )
+        phrases[tuple(words[word] for word in hotword.words)] = hotword.weight
+    highest = max(*words.values(), int(graph.emitting.olabel.max(initial=0)))
+    return replace(graph, hotwords=build_automaton(phrases, highest + 1))
