@@ -8,6 +8,7 @@ from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.decode.graph.transducers import BACKOFF, check_words
 from bayes_asr.decode.search.hotwords import attach_hotwords, read_hotwords
 from bayes_asr.decode.search.inputs import build_decoding_graph
+from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, warn_left_out
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.fst import read_fst
@@ -56,6 +57,11 @@ def load_decoding_graph(
     if hotwords:
         graph = attach_hotwords(graph, read_hotwords(hotwords), words, str(hotwords))
     return graph
+
+
+def load_graph(job: DecodeJob) -> DecodingGraph:
+    """Read the graph of a job."""
+    return load_decoding_graph(job.graph, job.model, job.lm, job.hotwords)
 
 
 def _check_pdfs(path: Path, pdfs: int, model: Path) -> None:

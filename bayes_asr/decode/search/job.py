@@ -10,8 +10,6 @@ import numpy as np
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.search.graph_dir import load_decoding_graph
-from bayes_asr.decode.search.search_graph import DecodingGraph
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,6 @@ class DecodeJob:
     nj: int = 1
     lm: Path | None = None
     hotwords: Path | None = None
-
-    def load_graph(self) -> DecodingGraph:
-        """The graph, as the search takes it."""
-        return load_decoding_graph(self.graph, self.model, self.lm, self.hotwords)
 
 
 @loadable

@@ -13,6 +13,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.jobs import JOB, run_jobs
 from bayes_asr.base.programs import find_program
 from bayes_asr.decode.lattices.paths import Weights
+from bayes_asr.decode.search.graph_dir import load_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, record_without_words
 from bayes_asr.decode.search.search_graph import DecodingGraph
@@ -42,7 +43,7 @@ class KaldiDecoder:
     def decode(self, job: DecodeJob, scratch: Path) -> Iterator[DecodedUtterance]:
         """Decode every utterance, in order, and write lattices as `scratch`/lat.N.gz."""
         programs = {name: find_program(name) for name in PROGRAMS}
-        decoding_graph = job.load_graph()
+        decoding_graph = load_graph(job)
         if job.hotwords:
             raise InputError(
                 f"{job.hotwords}: Kaldi's decoder knows no hotwords; take the embedded backend"

@@ -11,6 +11,7 @@ from bayes_asr.base.processes.pool import map_serially, map_utterances
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import sweep_words
 from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
+from bayes_asr.decode.search.graph_dir import load_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, record_without_words
 from bayes_asr.decode.search.search_graph import DecodingGraph
@@ -53,7 +54,7 @@ class EmbeddedDecoder:
 
 def start_decoding(job: DecodeJob, mapper: Mapper | None = None) -> Iterator[Result]:
     """Decode every utterance, in order, here or in shards; what does not fit is refused at once."""
-    graph = job.load_graph()
+    graph = load_graph(job)
     utterances = read_utterances(job.loglikes, graph)
     if mapper:
         return mapper(partial(decode_one, graph, job, choose_engine().name), utterances)
@@ -90,7 +91,7 @@ def decode_elsewhere(
 @cache
 def load_job_graph(job: DecodeJob) -> DecodingGraph:
     """Load the decoding graph of the one job that a worker process has, once."""
-    return job.load_graph()
+    return load_graph(job)
 
 
 def decode_one(
