@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.hotwords import (
@@ -17,7 +18,6 @@ from bayes_asr.decode.search.hotwords import (
     build_automaton,
     read_hotwords,
 )
-from bayes_asr.decode.search.options import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, HotwordArcs
 from tests.decode.search.test_search import random_loglikes
 from tests.support.decode_cases import random_network
