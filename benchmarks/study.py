@@ -6,11 +6,11 @@
 
 Every system is trained with seed 1 at the middle three of `RATES`, and on until both neighbours of
 the rate with the fewest wrong frames of dev have been tried; then with the other seeds at that
-rate. Those runs are decoded and scored. The most informative run comes first: a rate of all systems
-before the next one. Whatever is complete is not repeated, and processes that are given the same
-command share the runs. Runs are OUT/SYSTEM/RATE/seedN: a system of two experiments, by the same
-name, is trained once. The table says what is there, and what is missing; --tests compares systems
-pair by pair.
+rate. Every run is decoded and scored, but the table has test for the best rate alone. The most
+informative run comes first: a rate of all systems before the next one. What is complete is not
+repeated, and processes that are given the same command share the runs. Runs are
+OUT/SYSTEM/RATE/seedN: a system of two experiments, by the same name, is trained once. The table
+says what is there, and what is missing; --tests compares systems pair by pair.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from bayes_asr.config.systems import read_systems
 from bayes_asr.evaluate.score.pair_comparisons import compare_pairs, read_side
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.train.runs import state
-from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.history import read_history
 
 RATES = (6.4e-5, 1.6e-4, 4e-4, 1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2)
 MIDDLE = 4
 DIVERGED = "train.max_returns"  # in what a run says that gave up because of numbers not finite
+LAST_STEP = "score_test.json"  # of a run that is complete
 REPLICATES = 10_000
 WAIT = 10.0  # seconds, until runs of other processes may be complete
 Errors = Mapping[int, float]
@@ -58,13 +58,12 @@ class Run(NamedTuple):
 
 
 def dev_error(folder: Path) -> float | None:
-    """The lowest share of wrong frames of dev; infinite of a diverged run, None while it lasts."""
+    """The lowest share of wrong frames of dev; infinite of a diverged run, None of one to come."""
     if DIVERGED in state.read(folder).get("why", ""):
         return math.inf
-    history = read_history(folder)
-    if not history or len(history) < read_configuration(folder).train.epochs:
+    if not (folder / LAST_STEP).exists():
         return None
-    return min(entry["dev_error"] for entry in history)
+    return min(entry["dev_error"] for entry in read_history(folder))
 
 
 def read_errors(out: Path, system: str) -> dict[int, float]:
@@ -88,7 +87,7 @@ def best_rate(errors: Errors) -> int:
 
 
 def list_missing(out: Path, systems: Iterable[str], seeds: int) -> list[Run]:
-    """Runs that are to be trained or scored, the most informative first."""
+    """Runs that are not complete, the most informative first."""
     missing = []
     for system in systems:
         errors = read_errors(out, system)
@@ -96,42 +95,34 @@ def list_missing(out: Path, systems: Iterable[str], seeds: int) -> list[Run]:
         missing += [(len(errors), Run(system, rate, 1)) for rate in rates]
         if not rates:
             runs = [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)]
-            missing += [(len(RATES) + r.seed, r) for r in runs if not is_scored(r.folder(out))]
+            missing += [(len(RATES) + r.seed, r) for r in runs if dev_error(r.folder(out)) is None]
     # Sorting is stable: systems keep their order.
     return [run for _, run in sorted(missing, key=lambda entry: entry[0])]
 
 
-def is_scored(folder: Path) -> bool:
-    """Whether the errors of test have been counted, which is the last step."""
-    return (folder / "score_test.json").exists()
+def complete(folder: Path, configs: Sequence[str], settings: Sequence[str]) -> None:
+    """Train a run, or go on with it, and score it; InputError where a step fails.
 
-
-def call(*words: str | Path) -> int:
-    """Run a verb of bayes-asr; its status, unless it was interrupted, which ends the study."""
-    status = run_verb([str(word) for word in words])
-    if status > 1:
-        raise SystemExit(status)
-    return status
-
-
-def train(folder: Path, configs: Sequence[str], settings: Sequence[str]) -> None:
-    """Train a run, or go on with it; InputError where it fails, unless it diverges."""
+    Log-likelihoods, a hundred times its network, are not kept. A run that diverges is complete.
+    """
     words = [word for setting in settings for word in ("--set", setting)]
-    if call("train", *configs, *words, "--out", folder) and dev_error(folder) is None:
-        raise InputError(f"{folder}: the training failed")
-
-
-def score(folder: Path) -> None:
-    """Decode and score a run; log-likelihoods, a hundred times its network, are not kept."""
-    steps = itertools.product(("forward", "decode"), ("dev", "test"))
-    if any(call(verb, folder, "--on", part) for verb, part in steps) or call("score", folder):
-        raise InputError(f"{folder}: it is not scored")
+    steps = [["train", *configs, *words, "--out", str(folder)]]
+    parts = itertools.product(("forward", "decode"), ("dev", "test"))
+    steps += [[verb, str(folder), "--on", part] for verb, part in parts]
+    for step in [*steps, ["score", str(folder)]]:
+        status = run_verb(step)
+        if status > 1:  # interrupted
+            raise SystemExit(status)
+        if dev_error(folder) == math.inf:
+            return
+        if status:
+            raise InputError(f"{folder}: bayes-asr {step[0]} failed")
     for part in ("dev", "test"):
         shutil.rmtree(folder / f"forward_{part}")
 
 
 def work(args: argparse.Namespace, systems: Sequence[str]) -> None:
-    """Train and score what is missing, until the time is up."""
+    """Complete what is missing, until the time is up."""
     end = time.monotonic() + 60 * args.minutes
     while time.monotonic() < end and (missing := list_missing(args.out, systems, args.seeds)):
         if not any(attempt(run, args, systems) for run in missing):
@@ -139,39 +130,44 @@ def work(args: argparse.Namespace, systems: Sequence[str]) -> None:
 
 
 def attempt(run: Run, args: argparse.Namespace, systems: Sequence[str]) -> bool:
-    """Train the run, or score it if it is trained; False where another process is doing that."""
+    """Complete a run; False where another process is at it."""
     folder = run.folder(args.out)
     with ExitStack() as stack:
         try:
             stack.enter_context(in_use(folder.with_suffix(".busy")))
         except InputError:
             return False
-        if run not in list_missing(args.out, systems, args.seeds):
-            return True  # another process has done it this instant
         if dev_error(folder) is not None:
-            score(folder)
-            return True
+            return True  # another process has completed it this instant
         settings = [*args.set, f"train.learning_rate={RATES[run.rate]:g}", f"seed={run.seed}"]
-        train(folder, [*args.train, f"{args.experiment}#{run.system}"], settings)
+        complete(folder, [*args.train, f"{args.experiment}#{run.system}"], settings)
     return True
 
 
 def describe_system(out: Path, system: str, seeds: int) -> dict[str, Any]:
-    """The row of a system: its rates with the wrong frames of dev, and error rates in per cent."""
+    """The row of a system: wrong frames and errors of dev by rate, and its best rate with seeds."""
     errors = read_errors(out, system)
-    tried = sorted(errors.items())
     searched = bool(errors) and not untried(errors)
-    rates = best_folder(out, system)
-    scored = [rates / f"seed{s + 1}" for s in range(seeds)] if searched else []
-    scored = [folder for folder in scored if is_scored(folder)]
+    runs = [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)] if searched else []
+    scored = [run.folder(out) for run in runs if dev_error(run.folder(out)) is not None]
     return {
         "system": system,
-        "rate": f"{RATES[best_rate(errors)]:g}" if searched else None,
-        "wrong frames of dev, by rate": ", ".join(f"{RATES[i]:g}: {x:.2%}" for i, x in tried),
+        "rate: wrong frames, errors of dev": ", ".join(describe_rates(out, system, errors)),
+        "best": f"{RATES[best_rate(errors)]:g}" if searched else None,
         "seeds": len(scored),
         **{part: spread(rates_of(scored, part)) for part in ("dev", "test")},
         "missing": None if len(scored) == seeds else "seeds" if searched else "rates",
     }
+
+
+def describe_rates(out: Path, system: str, errors: Errors) -> Iterator[str]:
+    """For each rate that was tried, in order, what it has on dev with seed 1."""
+    for rate, error in sorted(errors.items()):
+        if error == math.inf:
+            yield f"{RATES[rate]:g}: diverged"
+        else:
+            (counted,) = rates_of([Run(system, rate, 1).folder(out)], "dev")
+            yield f"{RATES[rate]:g}: {error:.2%}, {counted:.2f}"
 
 
 def rates_of(folders: Iterable[Path], part: str) -> list[float]:

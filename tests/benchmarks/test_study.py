@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import ROOT
-from tests.support.small_corpus import write_corpus
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import study
@@ -25,13 +24,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> dict[Path, float]:
     return errors
 
 
-def complete(run: study.Run, trained: dict[Path, float], out: Path) -> None:
-    """Train a run whose errors grow with its distance from the lowest rate; then score it."""
-    folder = run.folder(out)
-    if folder in trained:
-        folder.mkdir(parents=True)
-        (folder / "score_test.json").touch()
-    trained[folder] = 0.3 + 0.01 * abs(run.rate - LOWEST[run.system])
+def train(run: study.Run, trained: dict[Path, float], out: Path) -> None:
+    """Complete a run, whose errors grow with its distance from the lowest rate."""
+    trained[run.folder(out)] = 0.3 + 0.01 * abs(run.rate - LOWEST[run.system])
 
 
 def test_runs_come_in_the_order_of_what_they_tell(
@@ -40,7 +35,7 @@ def test_runs_come_in_the_order_of_what_they_tell(
     done = []
     while missing := study.list_missing(tmp_path, SYSTEMS, seeds=2):
         done.append(missing[0])
-        complete(missing[0], trained, tmp_path)
+        train(missing[0], trained, tmp_path)
     middle = study.MIDDLE
     assert done[:3] == [study.Run(system, middle, 1) for system in SYSTEMS]
     assert {run[:2] for run in done[3:9]} == {(s, middle + i) for s in SYSTEMS for i in (-1, 1)}
@@ -50,7 +45,7 @@ def test_runs_come_in_the_order_of_what_they_tell(
         # The best is inside of what was tried, unless there is no rate beyond it.
         assert {i for i in (lowest - 1, lowest + 1) if i in range(len(study.RATES))} <= {*errors}
         for seed in (1, 2):
-            assert study.is_scored(study.Run(system, lowest, seed).folder(tmp_path))
+            assert study.Run(system, lowest, seed).folder(tmp_path) in trained
     searched = max(i for i, run in enumerate(done) if run.seed == 1 and run.rate != LOWEST[run[0]])
     assert all(run.seed == 1 for run in done[:searched])
 
@@ -64,21 +59,40 @@ def test_a_rate_that_diverges_is_the_worst(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_is_trained_once_and_the_rest_is_missing(
+def test_runs_are_completed_once_and_the_rest_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
+    """With verbs that write what the real ones do."""
+    verbs: list[str] = []
+
+    def run_verb(words: list[str]) -> int:
+        verbs.append(words[0])
+        folder = Path(words[words.index("--out") + 1] if "--out" in words else words[1])
+        folder.mkdir(parents=True, exist_ok=True)
+        if words[0] == "train":
+            (rate,) = (float(w.split("=")[1]) for w in words if "learning_rate" in w)
+            error = 0.25 if rate == 2.5e-3 else 0.5
+            entry = {"epoch": 1, "dev_error": error, "frames_per_second": 1.0, "seconds": 1.0}
+            (folder / "history.jsonl").write_text(json.dumps(entry) + "\n")
+        elif words[0] == "forward":
+            (folder / f"forward_{words[-1]}").mkdir()
+        elif words[0] == "score":
+            (folder / study.LAST_STEP).touch()
+        return 0
+
+    monkeypatch.setattr(study, "run_verb", run_verb)
+    monkeypatch.setattr(study, "rates_of", lambda folders, part: [12.5 for _ in folders])
     (tmp_path / "pair.yaml").write_text("systems: {gru: units/gru.yaml, lstm: units/lstm.yaml}\n")
-    (tmp_path / "small.yaml").write_text("model: {layers: 1, units: 4}\ntrain: {epochs: 1}\n")
     words = ["study.py", str(tmp_path / "pair.yaml"), "--out", str(tmp_path / "out")]
-    more = ["--train", str(tmp_path / "small.yaml"), "--set", f"data.dir={corpus}"]
-    monkeypatch.setattr(sys, "argv", [*words, *more, "--minutes", "1e-6"])
+    monkeypatch.setattr(sys, "argv", [*words, "--train", "small.yaml", "--minutes", "1e-9"])
     study.main()
-    folder = study.Run("gru", study.MIDDLE, 1).folder(tmp_path / "out")
-    error = study.dev_error(folder)
-    assert error is not None
-    table = capsys.readouterr().out
-    assert f"| gru |  | {study.RATES[study.MIDDLE]:g}: {error:.2%} | 0 |  |  | rates |" in table
-    assert "| lstm |  |  | 0 |  |  | rates |" in table
-    missing = study.list_missing(tmp_path / "out", ("gru", "lstm"), seeds=3)
-    assert missing[0] == study.Run("lstm", study.MIDDLE, 1)
+    assert verbs == []
+    monkeypatch.setattr(sys, "argv", [*words, "--train", "small.yaml", "--seeds", "2"])
+    study.main()
+    steps = ["train", "forward", "forward", "decode", "decode", "score"]
+    assert verbs == steps * 2 * 4
+    assert not [*tmp_path.rglob("forward_*")]
+    *_, gru, lstm = capsys.readouterr().out.splitlines()
+    tried = "0.001: 50.00%, 12.50, 0.0025: 25.00%, 12.50, 0.0063: 50.00%, 12.50"
+    assert gru == f"| gru | {tried} | 0.0025 | 2 | 12.50 ± 0.00 | 12.50 ± 0.00 |  |"
+    assert lstm == gru.replace("gru", "lstm")
