@@ -15,6 +15,7 @@ says what is there, and what is missing; --tests compares systems pair by pair.
 
 import argparse
 import itertools
+import json
 import math
 import shutil
 import statistics
@@ -25,8 +26,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import record
+from calibration import measure_calibration
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import replacing
 from bayes_asr.base.lock import in_use
 from bayes_asr.cli import main as run_verb
 from bayes_asr.config.systems import read_systems
@@ -38,7 +41,7 @@ from bayes_asr.train.runs.history import read_history
 RATES = (6.4e-5, 1.6e-4, 4e-4, 1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2)
 MIDDLE = 4
 DIVERGED = "train.max_returns"  # in what a run says that gave up because of numbers not finite
-LAST_STEP = "score_test.json"  # of a run that is complete
+LAST_STEP = "calibration.json"  # of a run that is complete
 REPLICATES = 10_000
 WAIT = 10.0  # seconds, until runs of other processes may be complete
 Errors = Mapping[int, float]
@@ -101,7 +104,7 @@ def list_missing(out: Path, systems: Iterable[str], seeds: int) -> list[Run]:
 
 
 def complete(folder: Path, configs: Sequence[str], settings: Sequence[str]) -> None:
-    """Train a run, or go on with it, and score it; InputError where a step fails.
+    """Train a run, or go on with it, and score it; SystemExit where a step fails.
 
     Log-likelihoods, a hundred times its network, are not kept. A run that diverges is complete.
     """
@@ -111,14 +114,14 @@ def complete(folder: Path, configs: Sequence[str], settings: Sequence[str]) -> N
     steps += [[verb, str(folder), "--on", part] for verb, part in parts]
     for step in [*steps, ["score", str(folder)]]:
         status = run_verb(step)
-        if status > 1:  # interrupted
-            raise SystemExit(status)
         if dev_error(folder) == math.inf:
             return
         if status:
-            raise InputError(f"{folder}: bayes-asr {step[0]} failed")
+            raise SystemExit(status)
     for part in ("dev", "test"):
         shutil.rmtree(folder / f"forward_{part}")
+    with replacing(folder / LAST_STEP) as temporary:
+        temporary.write_text(json.dumps(measure_calibration(folder)) + "\n")
 
 
 def work(args: argparse.Namespace, systems: Sequence[str]) -> None:
@@ -156,6 +159,7 @@ def describe_system(out: Path, system: str, seeds: int) -> dict[str, Any]:
         "best": f"{RATES[best_rate(errors)]:g}" if searched else None,
         "seeds": len(scored),
         **{part: spread(rates_of(scored, part)) for part in ("dev", "test")},
+        "calibration error": spread(calibration_errors(scored)),
         "missing": None if len(scored) == seeds else "seeds" if searched else "rates",
     }
 
@@ -173,6 +177,12 @@ def describe_rates(out: Path, system: str, errors: Errors) -> Iterator[str]:
 def rates_of(folders: Iterable[Path], part: str) -> list[float]:
     """Error rates of runs in per cent, by the first convention of their configuration."""
     return [read_scores(folder / f"score_{part}.json")[0].counts.rate for folder in folders]
+
+
+def calibration_errors(folders: Iterable[Path]) -> list[float]:
+    """Expected calibration errors of runs in per cent of the frames of dev."""
+    key = "calibration error"
+    return [json.loads((folder / LAST_STEP).read_text())[key] for folder in folders]
 
 
 def spread(rates: Sequence[float]) -> str | None:

@@ -38,6 +38,7 @@ SMALLEST = {
 ELSEWHERE = {
     "apart": "tests/decode/test_on_the_fly.py, which has the graphs",
     "all": "the tests of its parts below",
+    "calibration": "tests/benchmarks/test_study.py, which has a run",
     "ddp": "two processes, which take long to start",
     "decode": "tests/decode/test_memory.py",
     "gpu": "tests/benchmarks/test_gpu.py",

@@ -3,14 +3,24 @@
 import json
 import math
 import sys
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bayes_asr.cli import main
+from bayes_asr.config.merge import load
+from bayes_asr.data.corpus.sets import open_sets
+from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.decode.forward.interface import Output
+from bayes_asr.decode.forward.log_likelihoods import load as load_network
 from tests.support.places import ROOT
+from tests.support.small_corpus import write_corpus
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import study
+from calibration import measure_calibration
 
 SYSTEMS = ("a", "b", "c")
 LOWEST = {"a": study.MIDDLE, "b": 0, "c": len(study.RATES) - 2}
@@ -76,11 +86,10 @@ def test_runs_are_completed_once_and_the_rest_is_missing(
             (folder / "history.jsonl").write_text(json.dumps(entry) + "\n")
         elif words[0] == "forward":
             (folder / f"forward_{words[-1]}").mkdir()
-        elif words[0] == "score":
-            (folder / study.LAST_STEP).touch()
         return 0
 
     monkeypatch.setattr(study, "run_verb", run_verb)
+    monkeypatch.setattr(study, "measure_calibration", lambda _: {"calibration error": 3.0})
     monkeypatch.setattr(study, "rates_of", lambda folders, part: [12.5 for _ in folders])
     (tmp_path / "pair.yaml").write_text("systems: {gru: units/gru.yaml, lstm: units/lstm.yaml}\n")
     words = ["study.py", str(tmp_path / "pair.yaml"), "--out", str(tmp_path / "out")]
@@ -94,5 +103,31 @@ def test_runs_are_completed_once_and_the_rest_is_missing(
     assert not [*tmp_path.rglob("forward_*")]
     *_, gru, lstm = capsys.readouterr().out.splitlines()
     tried = "0.001: 50.00%, 12.50, 0.0025: 25.00%, 12.50, 0.0063: 50.00%, 12.50"
-    assert gru == f"| gru | {tried} | 0.0025 | 2 | 12.50 ± 0.00 | 12.50 ± 0.00 |  |"
+    assert gru == f"| gru | {tried} | 0.0025 | 2 | 12.50 ± 0.00 | 12.50 ± 0.00 | 3.00 ± 0.00 |  |"
     assert lstm == gru.replace("gru", "lstm")
+
+
+def test_calibration_is_that_of_every_other_utterance(tmp_path: Path) -> None:
+    corpus, run = write_corpus(tmp_path / "corpus"), tmp_path / "run"
+    settings = [f"data.dir={corpus}", "model.layers=1", "model.units=4", "train.epochs=1"]
+    config = tmp_path / "empty.yaml"
+    config.write_text("model: {unit: li-bru}\n")
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert main(["train", str(config), *words, "--out", str(run)]) == 0
+    _, dev = open_sets(load([config], settings))
+    network = load_network(run, output=Output(kind="log-posteriors"))
+    labels = dev.targets[network.model.outputs[0]].labels
+    confidences, right = [], []
+    for utt in sorted(dev.lengths)[1::2]:
+        posteriors = np.exp(network(dev.read(utt, FEATURES)).numpy())
+        confidences += [*posteriors.max(1)]
+        right += [*(posteriors.argmax(1) == labels(utt))]
+    gaps = [
+        abs(sum(c - r for c, r in zip(confidences, right, strict=True) if low <= c < high))
+        for low, high in pairwise(np.linspace(0, 1, 16))
+    ]
+    row = measure_calibration(run)
+    assert row["frames"] == len(right)
+    assert row["wrong"] == pytest.approx(100 - 100 * np.mean(right))
+    assert row["calibration error"] == pytest.approx(100 * sum(gaps) / len(right), abs=1e-3)
+    assert row["calibration error after"] <= row["calibration error"] + 5
