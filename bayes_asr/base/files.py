@@ -45,11 +45,17 @@ def read_text(path: Path, longest: int = LONGEST_TEXT) -> str:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
 
 
+def read_bytes(path: Path) -> bytes:
+    """The content of a file."""
+    with open_to_read(str(path)) as file:
+        return file.read()
+
+
 def open_to_read(name: str) -> BinaryIO:
     """Open a file, the new one where its group is being replaced.
 
-    InputError for a named pipe that nobody writes to. A pipe without a name, as of a process
-    substitution, has its writer, who may take any time.
+    InputError for a named pipe that nobody writes to, and for a device, which may have no end. A
+    pipe without a name, as of a process substitution, has its writer, who may take any time.
     """
     check_settled(name)
     try:
@@ -74,7 +80,12 @@ def find_files(directory: Path, pattern: str) -> list[Path]:
 def _open(name: str) -> BinaryIO:
     is_named = os.path.exists(os.path.realpath(name))  # /dev/fd/N leads to "pipe:[7]"
     if not (is_named and stat.S_ISFIFO(os.stat(name).st_mode)):
-        return open(name, "rb")
+        file = open(name, "rb")  # noqa: SIM115 - for the caller
+        # A terminal has an end, and /dev/null nothing else.
+        if _is_device(os.fstat(file.fileno())) and not file.isatty():
+            file.close()
+            raise InputError(f"{name}: is a device; give a file")
+        return file
     # Without O_NONBLOCK the opening itself would wait for a writer, and without end.
     pipe = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
     waiting = select.poll()
@@ -84,6 +95,12 @@ def _open(name: str) -> BinaryIO:
         raise InputError(f"{name}: nobody wrote to this pipe within {WAIT:g} s; give a file")
     os.set_blocking(pipe, True)
     return open(pipe, "rb")
+
+
+def _is_device(status: os.stat_result) -> bool:
+    """Whether this is of a device other than /dev/null."""
+    kinds = stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode)
+    return kinds and status.st_rdev != os.stat(os.devnull).st_rdev
 
 
 @contextmanager
@@ -342,6 +359,9 @@ def _sync(path: Path) -> None:
     place = os.open(path, os.O_RDONLY)
     try:
         os.fsync(place)
+    except OSError as error:
+        name_file(error, path)
+        raise
     finally:
         os.close(place)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import find_files, is_there, read_text, replacing, settle
+from bayes_asr.base.files import find_files, is_there, open_to_read, read_text, replacing, settle
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
 from bayes_asr.kaldi_io.rxfilename import list_archives
@@ -113,6 +113,6 @@ def hash_inputs(paths: Iterable[Path], tables: DataDir) -> str:
 
 
 def _read_parts(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with open_to_read(str(path)) as file:
         while part := file.read(READ_SIZE):
             yield part

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.files import is_there, read_bytes, replacing
 from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_speakers
 
@@ -87,7 +87,7 @@ def copy_tables(directories: Sequence[Path], out: Path) -> None:
     for name in (*SORTED, *IN_ORDER, *other_texts):
         paths = [path for directory in directories if is_there(path := directory / name)]
         # Tables by speaker or recording may have equal lines in several directories: once each.
-        lines = dict.fromkeys(chain.from_iterable(path.read_bytes().splitlines() for path in paths))
+        lines = dict.fromkeys(chain.from_iterable(read_bytes(path).splitlines() for path in paths))
         if paths:
             with replacing(out / name) as temporary:
                 ordered = lines if name in IN_ORDER else sorted(lines)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import open_to_read
+from bayes_asr.base.files import open_to_read, read_bytes
 
 HISTORY = "history.jsonl"
 
@@ -65,7 +65,7 @@ def read_history(run: Path, measured: Sequence[str]) -> list[dict[str, Any]]:
     path = run / HISTORY
     form = f"a JSON object on each line with {', '.join(measured)}"
     try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        lines = read_bytes(path).decode().splitlines() if path.exists() else []
         # Python's json reads NaN and long integers too: `_is_number` bounds what counts.
         entries = [json.loads(line) for line in lines]
     except (ValueError, RecursionError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_bytes
 
 HEADER = re.compile(r"\[(?P<name>[^]]+)\]")
 OPTION = re.compile(r"(?P<name>[^=:\s][^=:]*?)\s*[=:]\s*(?P<value>.*)")
@@ -80,7 +81,7 @@ def read_sections(path: Path) -> dict[str, Section]:
     any other line that is neither, and for a section or an option that is repeated.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_bytes(path).decode().splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text in UTF-8 ({error.reason})") from None
     entries: dict[str, tuple[int, dict[str, list[tuple[int, str]]]]] = {}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import together
+from bayes_asr.base.files import read_bytes, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.data.corpus.fingerprints import hash_stream
@@ -54,7 +54,7 @@ def write_imported_run(
             config.save(run / CONFIG)
             parameters = sum(p.numel() for p in network.model.parameters())
             versions = record.versions(torch.device("cpu"), config.train.precision)
-            hashes = {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+            hashes = {str(file): hashlib.sha256(read_bytes(file)).hexdigest() for file in files}
             record.write_environment(run, parameters, network.front_ends, versions, hashes)
             checkpoint.save(run / checkpoint.BEST, network.content())
 

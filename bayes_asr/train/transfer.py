@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_bytes
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.features.front_end import FrontEnd
@@ -35,7 +36,7 @@ def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Init
     for transfer in transfers:
         path = Path(transfer.run) / checkpoint.BEST
         old = read_network(Path(transfer.run))
-        initialization.hashes[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        initialization.hashes[str(path)] = hashlib.sha256(read_bytes(path)).hexdigest()
         if transfer.layers:
             sources = _copy_named(transfer, old.model, model, initialization)
         else:

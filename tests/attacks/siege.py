@@ -11,20 +11,21 @@ import io
 import json
 import math
 import multiprocessing
+import os
 import random
 import re
 import resource
+import shlex
 import sys
 import tempfile
 import traceback
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,8 @@ from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.train.runs.checkpoint import read
+from tests.attacks.breakages import impatient
+from tests.attacks.every_verb import CALLS, command_of, habits, restore
 from tests.attacks.extremes import EXTREMES, numeric_keys
 from tests.attacks.fuzzing import MDL_TEXT, TREE_TEXT, checkpoint, network
 from tests.attacks.graph_attacks import (
@@ -48,6 +51,9 @@ from tests.attacks.graph_attacks import (
     attack_lexicon_fsts,
     attack_lexicons,
 )
+from tests.attacks.laboratory import contents, inside
+from tests.attacks.mutations import BEYOND, SEPARATORS, damage_json, mutate
+from tests.attacks.other_readers import refused_elsewhere
 from tests.attacks.verbs import RefusedError, draw_options, verb
 from tests.support.report_runs import make_run
 
@@ -55,18 +61,6 @@ SECONDS = 60
 HAS_ONNX = bool(find_spec("onnx") and find_spec("onnxruntime"))
 OUTCOMES = ("answered", "refused", "traceback", "over a minute", "over 2 GiB")
 MEMORY = 2 << 20  # KiB, of one process
-SEPARATORS = "\x1c\x1f\x85\xa0\u2028\u3000\ufeff\v\f\r\t \0é"
-BEYOND = (2**31 - 1, -(2**31), -1, 0, 999_999_999, 2**24 + 1, 2**62, 1e308)
-TENSORS = (
-    torch.zeros(3, dtype=torch.complex64),
-    torch.zeros(3).to_sparse(),
-    torch.zeros(4, dtype=torch.int8),
-    torch.full((3,), math.nan),
-    torch.zeros(1).expand(10**12),
-    torch.zeros(4, dtype=torch.int64),
-    torch.zeros(()),
-)
-VALUES = (None, True, -1, 2**70, 1e308, "", "x", "../../x", [], [[]], {}, {"a": None}, "\ud800")
 
 
 def attack_texts(rng: random.Random, folder: Path) -> None:
@@ -100,20 +94,6 @@ def scored_run() -> dict[str, bytes]:
     ).encode()
     assert entries
     return small
-
-
-def damage_json(value: Any, rng: random.Random) -> Any:
-    """The value with a key less, or with a value of another type, somewhere inside."""
-    if isinstance(value, dict | list) and value and rng.random() < 0.85:
-        keys = list(value) if isinstance(value, dict) else range(min(len(value), 3))
-        key = rng.choice(list(keys))
-        copy = value.copy()
-        if rng.random() < 0.15:
-            del copy[key]
-        else:
-            copy[key] = damage_json(value[key], rng)
-        return copy
-    return rng.choice(TENSORS if isinstance(value, torch.Tensor) else VALUES)
 
 
 def attack_side_files(rng: random.Random, folder: Path) -> None:
@@ -153,6 +133,29 @@ def attack_lang(rng: random.Random, folder: Path) -> None:
         parts[place] = rng.choice((*map(str, BEYOND), rng.choice(parts), ""))
     (folder / name).write_text("".join(parts))
     reader(folder / name)
+
+
+def attack_files(what: str, rng: random.Random, _: Path) -> None:
+    """A call one of whose files is another one; it changes what it always changes, and no more."""
+    lab, seen = restore(CALLS[what]), habits(what)
+    name = rng.choice(seen.reads)
+    how = mutate(lab / name, rng, [lab / other for other in seen.reads])
+    before = contents(lab)
+    with inside(lab), impatient():
+        try:
+            verb(*shlex.split(command_of(what)))
+        except (RefusedError, InputError):
+            raise
+        except BaseException as error:
+            raise AssertionError(f"{command_of(what)}: {name}: {how}") from error
+        finally:
+            after = contents(lab)
+    changed = (n for n in before if after.get(n) != before[n])
+    spoilt = [n for n in changed if not seen.writes_in(Path(n).parent)]
+    assert not spoilt, f"{command_of(what)}: {name}: {how}: spoilt {spoilt}"
+    with inside(lab):
+        refused = what not in PARTIAL and refused_elsewhere(lab / name)
+    assert not refused, f"{command_of(what)}: {name}: {how}: accepted, but elsewhere: {refused}"
 
 
 def attack_onnx(rng: random.Random, folder: Path) -> None:
@@ -224,6 +227,8 @@ def attack_options(rng: random.Random, folder: Path) -> None:
     verb(name, *needed[name], *drawn)
 
 
+PARTIAL = {"status", "report", "gradients"}  # go on without what they cannot read or need not
+FILES = {f"files of {what}": what for what in CALLS}
 ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "shapes and costs of lattices": attack_lattices,
     "shapes and costs of graphs": attack_graphs,
@@ -242,6 +247,7 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "numbers in the configuration": attack_configuration,
     "includes of configurations": attack_includes,
     "options of the other verbs": attack_options,
+    **{attack: partial(attack_files, what) for attack, what in FILES.items()},
 }
 
 
@@ -303,17 +309,26 @@ def besiege(attack: str, seed: int, numbers: range) -> Iterator[Outcome]:
         worker.join()
 
 
-def run(seed: int, count: int) -> int:
-    """Carry out `count` attacks, print the table and the tracebacks; returns the status."""
-    table: dict[str, Counter[str]] = defaultdict(Counter)
-    bad = []
-    for attack in ATTACKS:
-        for outcome in besiege(attack, seed, range(-(-count // len(ATTACKS)))):
-            table[attack][outcome.result] += 1
-            if outcome.result in OUTCOMES[2:]:
-                bad.append(outcome)
-        row = [table[attack][result] for result in OUTCOMES]
-        print(f"| {attack} | {' | '.join(map(str, row))} |", flush=True)
+def run(seed: int, count: int, log: Path) -> int:
+    """Carry out `count` attacks, print the table and the tracebacks; returns the status.
+
+    log: where each outcome is noted; those that are there are not met again.
+    """
+    with log.open("a+", encoding="utf-8") as notes:
+        notes.seek(0)
+        met = [Outcome(**json.loads(line)) for line in notes]
+        for attack in ATTACKS:
+            outcomes = [outcome for outcome in met if outcome.attack == attack]
+            due = range(len(outcomes), -(-count // len(ATTACKS)))
+            if due and attack in FILES:
+                habits(FILES[attack])  # here, for all workers
+            for outcome in besiege(attack, seed, due):
+                outcomes.append(outcome)
+                met.append(outcome)
+                print(json.dumps(asdict(outcome)), file=notes, flush=True)
+            table = Counter(outcome.result for outcome in outcomes)
+            print(f"| {attack} | {' | '.join(str(table[r]) for r in OUTCOMES)} |", flush=True)
+    bad = [outcome for outcome in met if outcome.result in OUTCOMES[2:]]
     for outcome in bad:
         print(f"\n{outcome.attack}, seed {seed}, number {outcome.number}: {outcome.result}")
         print(outcome.trace)
@@ -324,6 +339,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=10_000, help="of all kinds together")
+    parser.add_argument(
+        "--log", type=Path, default=Path(os.devnull), help="of outcomes: a siege goes on behind it"
+    )
     arguments = parser.parse_args()
     print(f"| attack | {' | '.join(OUTCOMES)} |\n|---|{'---:|' * len(OUTCOMES)}", flush=True)
-    sys.exit(run(arguments.seed, arguments.count))
+    sys.exit(run(arguments.seed, arguments.count, arguments.log))

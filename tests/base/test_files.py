@@ -1,6 +1,7 @@
 """Files that appear under their name when they are complete."""
 
 import errno
+import itertools
 import os
 import time
 from pathlib import Path
@@ -243,6 +244,40 @@ def test_endless_text_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="more than 10 bytes"):
         read_text(path, 10)
     assert read_text(path, 11) == "a" * 11
+
+
+def test_devices_are_not_read(tmp_path: Path) -> None:
+    """But /dev/null, which ends at once."""
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="endless: is a device; give a file"):
+        files.read_bytes(tmp_path / "endless")
+    assert files.read_bytes(Path("/dev/null")) == b""
+
+
+def write_group(folder: Path, *names: str) -> None:
+    """Write files that appear together, each of which holds its name."""
+    with together(folder):
+        for name in names:
+            with replacing(folder / name) as temporary:
+                temporary.write_text(name)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_disk_that_fails_is_said_with_the_file(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the content of two files is synced, or the names in two folders."""
+    sync, calls = os.fsync, itertools.count()
+
+    def fail(place: int) -> None:
+        if next(calls) == number:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(place)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output") as caught:
+        write_group(tmp_path, "one", "two")
+    assert caught.value.filename.startswith(str(tmp_path))
 
 
 def test_compressed_archives_do_not_depend_on_the_time(

@@ -6,14 +6,21 @@ import random
 import pytest
 
 from tests.attacks import siege
-from tests.attacks.siege import ATTACKS, Outcome, besiege, meet
+from tests.attacks.siege import ATTACKS, FILES, Outcome, besiege, meet
 
 ROUNDS = 25
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("attack", [a for a in ATTACKS if a not in FILES])
 def test_mean_inputs_are_answered_or_refused_in_one_line(attack: str) -> None:
     outcomes = [meet(attack, 1, number) for number in range(ROUNDS)]
+    assert [o.trace for o in outcomes if o.result not in ("answered", "refused")] == []
+    assert {o.result for o in outcomes} >= {"refused"}
+
+
+@pytest.mark.parametrize("what", ["decode", "forward", "graph", "wer"])
+def test_calls_whose_files_are_changed_answer_or_refuse_in_one_line(what: str) -> None:
+    outcomes = [meet(f"files of {what}", 1, number) for number in range(6)]
     assert [o.trace for o in outcomes if o.result not in ("answered", "refused")] == []
     assert {o.result for o in outcomes} >= {"refused"}
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,12 +26,36 @@ from tests.support.places import ROOT
 MANY = b"".join(b"u%06d 1\n" % number for number in range(30_000))
 
 
+OWN = {  # of the package, or written by what it has just started
+    "base/files.py": "opens for all others",
+    "base/programs.py": "logs of programs that it started",
+    "cli/run.py": "run.sh of the package",
+    "config/explain.py": "configurations of the package",
+    "config/schema.py": "a file that it replaces",
+    "data/sound/audio.py": "standard input",
+    "decode/search/kaldi.py": "logs of programs that it started",
+    "evaluate/decoded/run.py": "a CTM that it has just written",
+    "evaluate/score/hubscr.py": "tables that it has just had written",
+}
+
+
 def exhaust(read: Callable) -> Callable[[Path], None]:
     def all_of_it(path: Path) -> None:
         for _ in read(path):
             pass
 
     return all_of_it
+
+
+def test_files_of_users_are_opened_in_one_place() -> None:
+    """`base.files` refuses devices and pipes without a writer, and finishes replacements."""
+    opens = re.compile(r"\.read_(bytes|text)\(|\bopen\(([^)]*, )?['\"]rb?['\"]|\.open\(\)")
+    found = {
+        str(file.relative_to(ROOT / "bayes_asr"))
+        for file in (ROOT / "bayes_asr").rglob("*.py")
+        if opens.search(file.read_text())
+    }
+    assert found == OWN.keys()
 
 
 @pytest.mark.parametrize(

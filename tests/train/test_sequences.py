@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from bayes_asr.nn.beam_search import search
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.loader import Loader
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.places import RECIPES
@@ -186,6 +188,14 @@ def test_bfloat16_learns_too(corpus: Path, tmp_path: Path) -> None:
     train(sequences_of(corpus, "train.precision=bfloat16", "train.epochs=2"), tmp_path)
     losses = [entry["train_loss"] for entry in history_of(tmp_path)]
     assert losses[-1] < losses[0]
+
+
+def test_a_decoder_without_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(run, tmp_path / "run")
+    content = checkpoint.read(other / "best.pt")
+    torch.save({**content, "classes": []}, other / "best.pt")
+    with pytest.raises(InputError, match="classes: 0 for "):
+        read_network(other)
 
 
 def test_generate_writes_what_score_counts(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_bytes
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.stored import Features
@@ -52,8 +53,8 @@ def _contents(features: Features) -> Iterator[tuple[Path, Iterator[bytes]]]:
     """Yield each file and the bytes of it that are hashed."""
     for table in (directory / name for directory in features.directories for name in TABLES):
         if table.exists():
-            yield table, iter([table.read_bytes()])
+            yield table, iter([read_bytes(table)])
     for archive in features.statistics_archives:
-        yield archive, iter([archive.read_bytes()])
+        yield archive, iter([read_bytes(archive)])
     for archive in features.archives:
         yield archive, sample_file(archive)

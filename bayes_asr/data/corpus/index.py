@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import open_to_read, replacing
 from bayes_asr.base.lock import in_turn
 from bayes_asr.base.log import LOGGER
 
@@ -131,7 +131,7 @@ def _read(path: Path) -> Arrays:
 
     So nothing that is damaged gets to NumPy's and the zip file's readers, which fail in many ways.
     """
-    with path.open("rb") as raw:
+    with open_to_read(str(path)) as raw:
         # The check sum itself is no part of what is summed.
         remaining = os.fstat(raw.fileno()).st_size - SUM
         total = hashlib.blake2b()
@@ -164,7 +164,7 @@ def state_of(path: Path) -> str:
 
 def sample_file(path: Path) -> Iterator[bytes]:
     """The size of a file, and 64 KiB at its beginning, middle and end."""
-    with path.open("rb") as file:
+    with open_to_read(str(path)) as file:
         size = os.fstat(file.fileno()).st_size
         yield str(size).encode()
         for place in (0, size // 2, size - SAMPLE):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.files import is_there
+from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
 from bayes_asr.data.targets.labels import Labels
@@ -70,7 +70,7 @@ def index_utterances(
     That is kept where feats.scp is as Kaldi sorts it and has no pipes.
     """
     tables = [path for name in ("feats.scp", "utt2spk") if is_there(path := directory / name)]
-    made_from = {str(path): content_hash([path.read_bytes()]) for path in tables}
+    made_from = {str(path): content_hash([read_bytes(path)]) for path in tables}
     made_from |= {str(part.directory): part.digest for part in alignments.parts}
     made_from["moved"] = repr(moves)
     made_from["working directory"] = os.getcwd()  # relative names in feats.scp mean other files

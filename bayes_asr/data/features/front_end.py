@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there
+from bayes_asr.base.files import is_there, read_bytes
 
 FEATURES = "features"  # the first stream, which says who speaks and how many frames there are
 Cmvn = Literal["none", "mean", "mean-variance"]
@@ -265,7 +265,7 @@ def read_analysis(directory: Path) -> dict[str, Any] | None:
     if not is_there(path):
         return None
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(read_bytes(path))
     except ValueError:
         fields = None
     if not isinstance(fields, dict):

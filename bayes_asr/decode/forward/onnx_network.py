@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_bytes
 from bayes_asr.base.installed import install_command
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
 from bayes_asr.data.features.streams import split_streams
@@ -40,7 +41,7 @@ class OnnxNetwork:
             raise InputError(f"{path}: is no file; name one that bayes-asr export has written")
         self._path, self._model = path, network.model
         self._make_options = onnxruntime.RunOptions
-        content, options = path.read_bytes(), onnxruntime.SessionOptions()
+        content, options = read_bytes(path), onnxruntime.SessionOptions()
         options.log_severity_level = SILENT  # what is wrong is raised too
         # A file of export is complete: whatever it names outside itself is looked for nowhere.
         options.add_session_config_entry(EXTERNAL, os.devnull)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import open_to_read
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.ark import read_matrix
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
@@ -43,9 +44,9 @@ def count_listed(source: str) -> int | None:
     """
     path = Path(source if is_index(source) else split_rspecifier(source)[1]).with_suffix(".scp")
     try:
-        with path.open("rb") as lines:
+        with open_to_read(str(path)) as lines:
             return sum(1 for _ in lines)
-    except OSError:
+    except (OSError, InputError):
         return None
 
 

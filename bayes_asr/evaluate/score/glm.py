@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_bytes
 from bayes_asr.kaldi_io.binary import BLANKS, split_words
 
 ENGLISH = Path(__file__).with_name("english.glm")
@@ -75,7 +76,7 @@ def read_glm(path: Path, purpose: Purpose) -> Glm:
     Raises InputError naming file and line for what is not a rule.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        lines = read_bytes(path).decode("utf-8", "surrogateescape").split("\n")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; name a GLM file, or english") from error
     # The first word of the file is the mark that begins its comments.

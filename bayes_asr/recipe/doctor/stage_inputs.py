@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there
+from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import data_dir, features_of, open_set, stream_dirs
 from bayes_asr.data.directories import data_with_stm, locate
@@ -84,9 +84,7 @@ def _check_graph(config: Config) -> str:
             f" {model.num_transition_ids}; build the graph with that model"
         )
     recorded = graph_dir / "num_pdfs"  # written by Kaldi's mkgraph.sh
-    num_pdfs = (
-        recorded.read_text(encoding="utf-8", errors="replace") if is_there(recorded) else None
-    )
+    num_pdfs = read_bytes(recorded).decode("utf-8", "replace") if is_there(recorded) else None
     # The file has the number alone, and white space around it.
     if num_pdfs is not None and num_pdfs.split() != [str(model.num_pdfs)]:
         raise InputError(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_bytes
 from bayes_asr.kaldi_io.text import write_text
 from bayes_asr.recipe.folder.sounds import BESIDE_KINDS, find_files, find_sound
 
@@ -99,7 +100,7 @@ def _iter_tiers(values: Iterator[re.Match[str]]) -> Iterator[tuple[str, list[str
 
 def _decode(path: Path) -> str:
     """The text of a file in UTF-8, or in UTF-16 with its mark, as Praat writes it."""
-    content = path.read_bytes()
+    content = read_bytes(path)
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
         return content.decode(encoding)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_bytes
 from bayes_asr.base.installed import split_system
 from bayes_asr.recipe.stages.options import OptionError, RecipeOptions
 from bayes_asr.recipe.stages.recipe import Recipe
@@ -95,7 +96,7 @@ def _configurations(directory: Path) -> Iterator[Path]:
 
 def _read_lines(file: Path) -> Iterator[tuple[str, str]]:
     """Hypotheses of a file, and their lines; # begins a comment. Nothing without the file."""
-    lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
+    lines = read_bytes(file).decode("utf-8", "replace").splitlines() if file.is_file() else []
     for number, line in enumerate(lines, start=1):
         if hypothesis := line.partition("#")[0].strip():
             yield hypothesis, f"{file}, line {number}"

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import read_bytes
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.config.schema import Config
@@ -79,7 +80,7 @@ def read_chain(config: Config) -> Chain:
         graph = DenominatorGraph.of_fst(fst, model.num_pdfs)
     except InputError as error:
         raise InputError(f"{graph_path}: {error}") from None
-    digest = content_hash(path.read_bytes() for path in paths)
+    digest = content_hash(map(read_bytes, paths))
     return Chain(directory, model, tree, graph, digest)
 
 

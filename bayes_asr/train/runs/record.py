@@ -13,7 +13,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import read_bytes, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.catalogue import SCHEDULES
@@ -140,7 +140,7 @@ def warn_of_other_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> 
 def read_environment(run: Path) -> dict[str, Any]:
     """The content of env.json; empty where there is none that `write_environment` wrote."""
     try:
-        environment = json.loads((run / ENVIRONMENT).read_text())
+        environment = json.loads(read_bytes(run / ENVIRONMENT))
     except (FileNotFoundError, ValueError):
         return {}
     return environment if isinstance(environment, dict) else {}

@@ -5,7 +5,7 @@ harm. Options of layers and front ends have the ranges that the configuration gi
 """
 
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -15,6 +15,7 @@ from bayes_asr.config.catalogue import LAYERS, find
 from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.model_keys import DecoderConfig, KindsConfig, ModelConfig
 from bayes_asr.config.values import Within, convert, describe, hints
+from bayes_asr.kaldi_io.binary import split_words
 from bayes_asr.nn.layer import LAYER_KEYS
 
 LARGEST = 2**53  # whole numbers up to it are floats as well
@@ -63,10 +64,8 @@ def check_network(content: Mapping[str, Any]) -> None:
     _check_tensors("other_log_priors", others, {k: priors[k] for k in others if k in priors})
     for speaker, values in _take_mapping(content, "speakers").items():
         _check_tensors(f"speakers: {speaker}", values, model.activation_parameters)
-    classes = content.get("classes", [])
-    _check({"classes": classes}, {"classes": tuple[str, ...]})
-    if len(classes) not in (0, len(content["log_priors"])):
-        raise ValueError(f"classes: {len(classes)} for {len(content['log_priors'])} outputs")
+    _check({"classes": content.get("classes", [])}, {"classes": tuple[str, ...]})
+    _check_classes(content.get("classes", []), len(content["log_priors"]), content["architecture"])
 
 
 def check_training(content: Mapping[str, Any]) -> None:
@@ -82,6 +81,15 @@ def check_training(content: Mapping[str, Any]) -> None:
     if epochs and content["entry"] is None:
         raise ValueError(f"entry is missing, of epoch {epochs}")
     _check_tensor("random", content.get("random", random), random)
+
+
+def _check_classes(classes: Sequence[str], outputs: int, architecture: Mapping[str, Any]) -> None:
+    """ValueError unless these are words, one for each output, or none that a decoder wants."""
+    for name in classes:
+        if split_words(name) != [name] or any("\ud800" <= c <= "\udfff" for c in name):
+            raise ValueError(f"classes: {_show(name)} is no word")
+    if len(classes) != outputs and (classes or "decoder" in architecture):
+        raise ValueError(f"classes: {len(classes)} for {outputs} outputs")
 
 
 def _lay_out(architecture: Mapping[str, Any]) -> Any:

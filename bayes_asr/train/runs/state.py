@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import StoppedError, complaint
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import read_bytes, replacing
 from bayes_asr.base.lock import LostLockError
 from bayes_asr.base.log import LOGGER
 
@@ -25,7 +25,7 @@ INTERVAL = 10.0  # seconds between two notes of the position
 def read(run: Path) -> dict[str, Any]:
     """Read the state of a run; empty where there is none, or it cannot be read."""
     try:
-        content = json.loads((run / NAME).read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(run / NAME))
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

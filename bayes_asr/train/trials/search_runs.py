@@ -9,7 +9,7 @@ from typing import Any
 
 from bayes_asr.base import log
 from bayes_asr.base.errors import InputError, StoppedError, complaint
-from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.files import is_there, read_bytes, replacing
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Mapper
@@ -137,7 +137,7 @@ def _check_same(out: Path, about: dict[str, Any]) -> None:
     # Values are compared as JSON has them: a tuple is a list there.
     text = json.dumps(about, indent=1) + "\n"
     if is_there(path):
-        recorded = json.loads(path.read_text(encoding="utf-8"))
+        recorded = json.loads(read_bytes(path))
         for key in about:
             if recorded.get(key) != json.loads(text)[key]:
                 raise InputError(

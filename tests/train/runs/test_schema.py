@@ -53,6 +53,8 @@ def changed(content: dict[str, Any], path: str, value: object) -> dict[str, Any]
         ("log_priors", [0.0] * 6, "log_priors is a list"),
         ("other_log_priors", {"phones": torch.zeros(6)}, "'phones' is of no part"),
         ("classes", ["a"], "classes: 1 for 6"),
+        ("classes", [*"abcde", "a b"], "classes: 'a b' is no word"),
+        ("classes", [*"abcde", "\ud800"], "is no word"),
         ("speakers", {"anna": {"x": torch.zeros(1)}}, "speakers: anna: 'x' is of no part"),
         ("model/layers.0.V", ..., "model: 'layers.0.V' is missing"),
         ("model/layers.0.V", torch.zeros(9, dtype=torch.complex64), "other things than tensors"),

@@ -1,0 +1,189 @@
+"""Verbs of which one call of the system fails: open, write, rename or fsync, drawn by a seed.
+
+usage: python -m tests.attacks.failing_calls [--seed 1] [--count 1000] [--log FILE]
+
+What stood there is then whole, old or new; what was refused was refused in one line that names a
+file; the same command, given again, ends with what an undisturbed one writes, and leaves nothing.
+"""
+
+import argparse
+import ctypes
+import errno
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from bayes_asr.base.files import REPLACED_BY
+from tests.attacks.every_verb import CALLS, command_of, restore
+from tests.attacks.interference import Seen, read
+from tests.attacks.laboratory import Said, bayes_asr, inside
+
+SHIM = Path(__file__).with_suffix(".c")
+KINDS = {"open": 1, "write": 2, "rename": 4, "fsync": 8}
+ERRORS = {
+    "open": (errno.EACCES, errno.EMFILE, errno.EIO),
+    "write": (errno.ENOSPC, errno.EIO),
+    "rename": (errno.ENOSPC, errno.EACCES, errno.EIO),
+    "fsync": (errno.EIO, errno.ENOSPC),
+}
+ONCE = {"fold", "adapt", "combine", "import-weights"}  # refuse to replace what they have written
+# Written as work goes on, or as it likes: times, positions, what is only kept to save time.
+UNLIKE = {"state.json", "env.json", "config.yaml", "gmm.json", "trials.json"}
+GOOD = ("answered", "refused")
+STEPS = ("train", "search", "gmm")  # leave what is complete for the same command
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A call of the system, by its number, and the error that it ends with."""
+
+    kind: str
+    number: int
+    code: int
+
+
+class Calls:
+    """What is preloaded into this process."""
+
+    def __init__(self) -> None:
+        """RuntimeError where it is not."""
+        self._library = ctypes.CDLL(os.environ["LD_PRELOAD"])
+        self._library.failed_path.restype = ctypes.c_char_p
+
+    def disturb(self, lab: Path, what: str, disturbance: Disturbance) -> tuple[Said, int, str]:
+        """Run a call in a child; what it said, how many calls it made, and whose failed."""
+        told, said = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.close(told)
+                os.chdir(lab)
+                kind = KINDS[disturbance.kind]
+                self._library.arm_calls(
+                    os.fsencode(lab), kind, disturbance.number, disturbance.code
+                )
+                done = bayes_asr(command_of(what))
+                seen, failed = self._library.count_calls(), self._library.failed_path()
+                self._library.arm_calls(os.fsencode(lab), 0, 0, 0)
+                report = (done.status, done.out, done.err, seen, os.fsdecode(failed))
+                os.write(said, json.dumps(report).encode())
+            finally:
+                os._exit(0)
+        os.close(said)
+        with os.fdopen(told, "rb") as pipe:
+            report = pipe.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert report, f"{what}: {disturbance}: status {status}"
+        *parts, seen, failed = json.loads(report)
+        return Said(*parts), seen, failed
+
+
+def see(lab: Path) -> Seen:
+    """What the files of a place hold, but for times, logs and the index."""
+    return {
+        str(path.relative_to(lab)): read(path)
+        for path in sorted(lab.rglob("*"))
+        if path.is_file()
+        and path.suffix != ".log"
+        and path.name not in UNLIKE
+        and path.parent.name != "index"
+    }
+
+
+@cache
+def undisturbed(what: str) -> tuple[Seen, Seen, dict[str, int]]:
+    """The files before and after a call, and how many calls of the system it makes, by kind."""
+    calls, counts = Calls(), {}
+    before = see(restore(CALLS[what]))
+    for kind in KINDS:
+        lab = restore(CALLS[what])
+        said, counts[kind], _ = calls.disturb(lab, what, Disturbance(kind, 0, 0))
+        assert said.status == 0, said.err
+    return before, see(lab), counts
+
+
+def attack(what: str, disturbance: Disturbance) -> str:
+    """Disturb a call once and give it again; says how it ended, or AssertionError."""
+    before, new, _ = undisturbed(what)
+    lab = restore(CALLS[what])
+    said, _, failed = Calls().disturb(lab, what, disturbance)
+    where = f"{what}: {disturbance}: {failed}"
+    left = see(lab)
+    assert said.status in (0, 1), f"{where}: {said}"
+    assert "Traceback" not in said.err, f"{where}: {said.err}"
+    goes_on = what.startswith(STEPS)
+    odd = [n for n in before if left.get(n) not in (before[n], new.get(n))]
+    odd += [n for n in left if n not in before and left[n] != new.get(n) and not goes_on]
+    to_be_finished = any(lab.rglob(REPLACED_BY))
+    assert to_be_finished or not odd, f"{where}: neither old nor new: {odd}: {said.err}"
+    if said.status:
+        assert ": error: " in said.err.splitlines()[-1], f"{where}: {said.err}"
+        names = [part for part in Path(failed).parts if not part.startswith(".")]
+        assert any(name in said.complaint for name in names[-2:]), f"{where}: {said.err}"
+    else:
+        assert left == new, f"{where}: {sorted(n for n in new if left.get(n) != new[n])}"
+    with inside(lab):
+        again = bayes_asr(command_of(what))
+    assert again.status == 0 or (what in ONCE and not said.status), f"{where}: {again.err}"
+    after = see(lab)
+    assert after == new, f"{where}: {sorted(n for n in new | after if after.get(n) != new.get(n))}"
+    return "refused" if said.status else "answered"
+
+
+def draw(rng: random.Random, counts: dict[str, int]) -> Disturbance:
+    """A disturbance of a call that makes so many calls of each kind."""
+    kind = rng.choice([kind for kind in KINDS if counts[kind]])
+    return Disturbance(kind, rng.randint(1, counts[kind]), rng.choice(ERRORS[kind]))
+
+
+def run(seed: int, count: int, log: Path) -> int:
+    """Disturb all calls in turn, `count` times in all, behind what the log has; the status."""
+    with log.open("a+", encoding="utf-8") as notes:
+        notes.seek(0)
+        met = [json.loads(line) for line in notes]
+        for number in range(len(met), count):
+            what = [*CALLS][number % len(CALLS)]
+            rng = random.Random(f"{seed} {number}")
+            counts = undisturbed(what)[2]
+            disturbance = draw(rng, counts)
+            try:
+                result = attack(what, disturbance)
+            except AssertionError as error:
+                result = str(error)
+            met.append([number, what, disturbance.kind, result])
+            print(json.dumps(met[-1]), file=notes, flush=True)
+    results = Counter(
+        (kind, result) for _, _, kind, result in met if result in ("answered", "refused")
+    )
+    for (kind, result), times in sorted(results.items()):
+        print(f"{kind}: {result} {times}")
+    bad = [result for *_, result in met if result not in ("answered", "refused")]
+    print(*bad, sep="\n")
+    return 1 if bad else 0
+
+
+def main() -> int:
+    """Begin again with the shim preloaded, and attack."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--log", type=Path, default=Path(os.devnull))
+    arguments = parser.parse_args()
+    if "LD_PRELOAD" in os.environ:
+        return run(arguments.seed, arguments.count, arguments.log)
+    with tempfile.TemporaryDirectory() as folder:
+        shim = Path(folder) / "shim.so"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, SHIM, "-ldl"], check=True)
+        words = [sys.executable, "-m", "tests.attacks.failing_calls", *sys.argv[1:]]
+        return subprocess.run(words, env={**os.environ, "LD_PRELOAD": str(shim)}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
