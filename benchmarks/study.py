@@ -152,7 +152,7 @@ def describe_system(out: Path, system: str, seeds: int) -> dict[str, Any]:
     errors = read_errors(out, system)
     searched = bool(errors) and not untried(errors)
     runs = [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)] if searched else []
-    scored = [run.folder(out) for run in runs if dev_error(run.folder(out)) is not None]
+    scored = [folder for run in runs if ((folder := run.folder(out)) / LAST_STEP).exists()]
     return {
         "system": system,
         "rate: wrong frames, errors of dev": ", ".join(describe_rates(out, system, errors)),
@@ -195,7 +195,7 @@ def spread(rates: Sequence[float]) -> str | None:
 
 def best_folder(out: Path, system: str) -> Path:
     """The folder of the seeds of a system at its best rate so far."""
-    return Run(system, best_rate(read_errors(out, system) or {MIDDLE: 0}), 1).folder(out).parent
+    return Run(system, best_rate(read_errors(out, system)), 1).folder(out).parent
 
 
 def compare_systems(out: Path, groups: Iterable[Sequence[str]]) -> Iterator[dict[str, Any]]:
@@ -210,7 +210,8 @@ def compare_systems(out: Path, groups: Iterable[Sequence[str]]) -> Iterator[dict
             "systems": f"{comparison.a.name}, {comparison.b.name}",
             "count": comparison.convention,
             "points": f"{comparison.points:+.2f} [{low:.2f}, {high:.2f}]",
-            f"p ({test.test}, {test.number} {test.unit}s)": f"{test.p:.2g}",
+            "test": f"{test.test}, {test.number} {test.unit}s",
+            "p": f"{test.p:.2g}",
             "Holm": f"{result.adjusted.get(test.title, test.p):.2g}",
             "over seeds": comparison.seeds and f"{comparison.seeds.p:.2g}",
             "shown": ", ".join(f"{d.points:.2f} ({d.unit}s)" for d in comparison.detectable()),
