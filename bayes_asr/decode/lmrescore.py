@@ -5,6 +5,7 @@ lattice-lmrescore-const-arpa with the new one.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -96,19 +97,31 @@ def replace_lm(
                 arcs.append(arc)
                 changes.append(change)
                 targets.append((nextstate[arc], next_histories))
-    rows, at = np.array(arcs, dtype=np.int64), np.array(states)
-    tids, tid_offsets = take_rows(lattice.tid_offsets, rows)
-    final_tids, final_tid_offsets = take_rows(lattice.final_tid_offsets, at)
+    composed = _select(lattice, np.array(states), counts, np.array(arcs, dtype=np.int64))
+    return replace(
+        composed,
+        nextstate=np.array([numbers[state][pair] for state, pair in targets], dtype=np.int32),
+        graph=(composed.graph + np.array(changes)).astype(np.float32),
+        final_graph=(composed.final_graph + np.array(final_changes)).astype(np.float32),
+    )
+
+
+def _select(
+    lattice: CompactLattice, states: np.ndarray, counts: Sequence[int], arcs: np.ndarray
+) -> CompactLattice:
+    """States and arcs of a lattice, as they are there; counts: of the arcs of each such state."""
+    tids, tid_offsets = take_rows(lattice.tid_offsets, arcs)
+    final_tids, final_tid_offsets = take_rows(lattice.final_tid_offsets, states)
     return CompactLattice(
         offsets=np.cumsum([0, *counts]),
-        word=lattice.word[rows],
-        graph=(lattice.graph[rows] + np.array(changes)).astype(np.float32),
-        acoustic=lattice.acoustic[rows],
-        nextstate=np.array([numbers[state][pair] for state, pair in targets], dtype=np.int32),
+        word=lattice.word[arcs],
+        graph=lattice.graph[arcs],
+        acoustic=lattice.acoustic[arcs],
+        nextstate=lattice.nextstate[arcs],
         tid_offsets=tid_offsets,
         tids=lattice.tids[tids],
-        final_graph=(lattice.final_graph[at] + np.array(final_changes)).astype(np.float32),
-        final_acoustic=lattice.final_acoustic[at],
+        final_graph=lattice.final_graph[states],
+        final_acoustic=lattice.final_acoustic[states],
         final_tid_offsets=final_tid_offsets,
         final_tids=lattice.final_tids[final_tids],
     )

@@ -254,44 +254,17 @@ class _Builder:
             self._say(network, f"activation {layer.activation} has no counterpart; relu is taken")
             activation = "relu"
         if network.kind in CUDNN:
-            unit = CUDNN_UNITS[network.kind]
-            return {
-                "kind": "recurrent",
-                "unit": unit,
-                "units": layer.units,
-                **({"activation": activation} if unit == "rnn" else {}),
-                "bidirectional": network.bidirectional,
-                "tied_directions": False,
-                "norm": "none",
-                "dropout": 0.0,
-                "input_init": self._choose_first_weights(network),
-                # cuDNN applies dropout between layers, and so not before the first.
-                "input_dropout": dropout if number else 0.0,
-            }
+            # cuDNN applies dropout between layers, and so not before the first.
+            input_dropout = {"input_dropout": dropout if number else 0.0}
+            return self._describe_cudnn(network, layer, activation) | input_dropout
         norm = "batch" if layer.batch_norm else "none"
+        shared: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout}
         if network.kind in RECURRENT:
-            unit = OUR_UNITS[network.kind]
-            if layer.layer_norm:
-                self._say(network, "layer normalisation of the state has no counterpart; left out")
-            if unit == "lstm" and activation != "tanh":
-                self._say(network, f"lstm has tanh alone, not {activation}")
-            return {
-                "kind": "recurrent",
-                "unit": unit,
-                "units": layer.units,
-                **({} if unit == "lstm" else {"activation": activation}),
-                "bidirectional": network.bidirectional,
-                "tied_directions": True,
-                "norm": norm,
-                "dropout": dropout,
-                "dropout_scaling": "pytorch-kaldi",
-                "input_init": "uniform",
-            }
+            return self._describe_recurrent(network, layer, shared)
         if layer.layer_norm:
-            norm = "layer-pytorch-kaldi"
+            shared["norm"] = "layer-pytorch-kaldi"
             if layer.batch_norm:
                 self._say(network, "two norms of one layer: batch normalisation is left out")
-        shared: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout}
         if network.kind == "MLP":
             # Batch norm would take a bias off again, and layer norm does not.
             bias = {"bias": True} if layer.layer_norm else {}
@@ -302,6 +275,45 @@ class _Builder:
             return {"kind": "sinc", "kernel": kernel, **_describe_band(network), **shared}
         # Their convolution runs along the features of a frame alone.
         return {"kind": "conv2d", "kernel": [1, layer.kernel], **shared}
+
+    def _describe_cudnn(
+        self, network: Architecture, layer: LayerOptions, activation: str
+    ) -> dict[str, Any]:
+        """A layer of a class of cuDNN, but for dropout of its inputs."""
+        unit = CUDNN_UNITS[network.kind]
+        return {
+            "kind": "recurrent",
+            "unit": unit,
+            "units": layer.units,
+            **({"activation": activation} if unit == "rnn" else {}),
+            "bidirectional": network.bidirectional,
+            "tied_directions": False,
+            "norm": "none",
+            "dropout": 0.0,
+            "input_init": self._choose_first_weights(network),
+        }
+
+    def _describe_recurrent(
+        self, network: Architecture, layer: LayerOptions, shared: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """A recurrent layer of theirs; shared: the options that all kinds of layers have."""
+        unit, activation = OUR_UNITS[network.kind], shared["activation"]
+        if layer.layer_norm:
+            self._say(network, "layer normalisation of the state has no counterpart; left out")
+        if unit == "lstm" and activation != "tanh":
+            self._say(network, f"lstm has tanh alone, not {activation}")
+        return {
+            "kind": "recurrent",
+            "unit": unit,
+            "units": layer.units,
+            **({} if unit == "lstm" else {"activation": activation}),
+            "bidirectional": network.bidirectional,
+            "tied_directions": True,
+            "norm": shared["norm"],
+            "dropout": shared["dropout"],
+            "dropout_scaling": "pytorch-kaldi",
+            "input_init": "uniform",
+        }
 
     def _choose_first_weights(self, network: Architecture) -> str:
         """The first weights of a class of cuDNN."""

@@ -210,22 +210,19 @@ def _build_state(
     if saved:
         _check_weights(saved["model"], model, run.path)
     group.pool_statistics(model)
-    initialization = Initialization()
-    if begin and not saved:
-        initialization = find(ON_DEMAND["init_from"])(begin, model)
+    heads = list(architecture["heads"])
+    initialization = _initialize(run, saved, begin, model, heads[0])
     speakers: SpeakerActivations | None = None
     if config.train.speaker_adaptive:
         speakers = find(ON_DEMAND["speaker_adaptive"])(model, sets.train)
-    front_ends = unpack_front_ends(saved["front_ends"]) if saved else initialization.front_ends
-    heads = list(architecture["heads"])
     counted, auxiliary_log_priors = group.broadcast(
         lambda: count_log_priors(sets.train, heads, sets.index)
     )
-    inherited = saved["log_priors"] if saved else initialization.log_priors.get(heads[0])
-    trained = bool(saved) or heads[0] in initialization.parts
+    inherited = initialization.log_priors.get(heads[0])
+    trained = heads[0] in initialization.parts
     network = TrainedNetwork(
         model,
-        build_front_ends(sets.train, {**surveys, **front_ends}),
+        build_front_ends(sets.train, {**surveys, **initialization.front_ends}),
         training.choose_log_priors(counted, inherited, trained=trained),
         auxiliary_log_priors,
         classes=sets.train.targets[heads[0]].names,
@@ -234,12 +231,32 @@ def _build_state(
         "config": as_yaml(config),
         "versions": versions,
         "inputs": inputs,
-        "begun_from": saved.get("begun_from", {}) if saved else initialization.hashes,
+        "begun_from": initialization.hashes,
     }
     optimizer = components.build_optimizer(config.train, model)
     return TrainState(
         network, optimizer, TrainProgress(config.train.learning_rate), origin, speakers
     )
+
+
+def _initialize(
+    run: RunDirectory,
+    saved: Mapping[str, Any],
+    begin: Sequence[Transfer],
+    model: AcousticModel,
+    head: str,
+) -> Initialization:
+    """The values that the first head and all else begin with: of the run's own checkpoint, of other
+    runs, or none.
+    """
+    if saved:
+        front_ends = unpack_front_ends(saved["front_ends"])
+        hashes, log_priors = saved.get("begun_from", {}), {head: saved["log_priors"]}
+        return Initialization({head: str(run.path)}, front_ends, hashes, log_priors)
+    if not begin:
+        return Initialization()
+    initialized: Initialization = find(ON_DEMAND["init_from"])(begin, model)
+    return initialized
 
 
 def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> None:

@@ -104,14 +104,19 @@ def build_raw_lattice(graph: DecodingGraph, frames: list[Frame], ending: np.ndar
                     number[t + 1][outer.target],
                 )
             )
-    source, ilabel, olabel, graph_cost, acoustic_cost, target = map(
-        np.concatenate, zip(*columns, strict=True)
-    )
-    order = np.argsort(source, kind="stable")
-    num_states = int(number[-1].max()) + 1
-    counts = np.bincount(source, minlength=num_states)
-    final = np.full(num_states, np.inf, np.float32)
+    final = np.full(int(number[-1].max()) + 1, np.inf, np.float32)
     final[number[-1]] = ending
+    return _sort_arcs([np.concatenate(parts) for parts in zip(*columns, strict=True)], final)
+
+
+def _sort_arcs(columns: Sequence[np.ndarray], final: np.ndarray) -> Lattice:
+    """The lattice of arcs by the state that they leave; columns: that state, labels, costs, target.
+
+    final: the cost of each state [S], infinite where it is not final.
+    """
+    source, ilabel, olabel, graph_cost, acoustic_cost, target = columns
+    order = np.argsort(source, kind="stable")
+    counts = np.bincount(source, minlength=len(final))
     return Lattice(
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         ilabel[order],
