@@ -26,6 +26,8 @@ from bayes_asr.decode.graph.lang import (
 )
 from bayes_asr.decode.graph.lexicon import RESERVED, Pronunciation, read_lexicon
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.decode.search.hotwords import read_hotwords
+from bayes_asr.decode.vocabulary import add_unigrams, add_words
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
@@ -74,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write HCL.fst and G.fst, which decode composes while it searches, for a large --lm",
     )
+    parser.add_argument(
+        "--hotwords",
+        type=Path,
+        metavar="FILE",
+        help="of decode: words that the lexicon or the model lacks become part of both",
+    )
     parser.add_argument("--transition-scale", type=SCALE, default=1.0, help="default %(default)s")
     parser.add_argument("--self-loop-scale", type=SCALE, default=0.1, help="default %(default)s")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -114,12 +122,18 @@ def _build_of_lexicon(args: argparse.Namespace) -> tuple[Graph, dict[str, float]
         raise InputError(f"{args.lexicon}: which phone is silence? Give --silence PHONE")
     language_model = _language_model(args, [entry.word for entry in lexicon])
     lang = Lang(lexicon, silence[0] if silence else None, probability)
+    details = {"silence_probability": probability}
+    if args.hotwords:
+        hotwords = read_hotwords(args.hotwords)
+        lang, fresh = add_words(lang, hotwords)
+        language_model = add_unigrams(language_model, hotwords)
+        details["new_words"] = len(fresh)
     graph = build_graph(lang, language_model, phones, model, tree, _options(args))
     with together(args.out):
         if args.text:
             write_arpa(language_model, args.out / "lm.arpa")
         write_graph(graph, args.out, silence)
-    return graph, {"silence_probability": probability}
+    return graph, details
 
 
 def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
@@ -128,6 +142,8 @@ def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
     if useless:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
         raise InputError(f"{options}: of no use with --lang, which says this itself")
+    if args.hotwords:
+        raise InputError("--hotwords puts words into a --lexicon, not into a --lang folder")
     if args.model is None:
         raise InputError("--lang needs the --model that was trained with this folder")
     words = {*read_symbols(args.lang / "words.txt")} - {*RESERVED}

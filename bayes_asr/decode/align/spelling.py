@@ -1,7 +1,7 @@
 """Words that a lexicon of graphemes lacks, by their letters, as the lexicon spells its own."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bayes_asr.base.errors import InputError, name_some
@@ -19,21 +19,31 @@ def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:
     unknown = [w for w in dict.fromkeys(words) if w not in pronouncer.pronunciations]
     if not unknown or pronouncer.lang.unknown:
         return pronouncer
-    phone_of = learn_graphemes(pronouncer.lang)
+    remedy = "add them to its lexicon.txt, or give --oov WORD"
+    spelled = spell(pronouncer.lang, unknown, remedy)
+    lang = replace(pronouncer.lang, lexicon=[*pronouncer.lang.lexicon, *spelled])
+    return replace(pronouncer, lang=lang)
+
+
+def spell(lang: Lang, words: Sequence[str], remedy: str) -> list[Pronunciation]:
+    """Return words that a lexicon lacks by their letters; remedy: what else a user may do.
+
+    InputError where the lexicon is of phones, or lacks a letter.
+    """
+    phone_of = learn_graphemes(lang)
     if phone_of is None:
         raise InputError(
-            f"the lexicon lacks {name_some(unknown)}, and is not of letters, by which they could be"
-            " spelled: add them to its lexicon.txt, or give --oov WORD"
+            f"the lexicon lacks {name_some(words)}, and is not of letters, by which they could be"
+            f" spelled: {remedy}"
         )
     spelled = []
-    for word in unknown:
+    for word in words:
         phones = [phone_of.get(letter) for letter in split_letters(word)]
         if None in phones or not phones:
             letter = split_letters(word)[phones.index(None)] if phones else word
             raise InputError(f"the lexicon lacks {word}, and spells no word with {letter!r}")
         spelled.append(Pronunciation(word, 1.0, tuple(filter(None, phones))))
-    lang = replace(pronouncer.lang, lexicon=[*pronouncer.lang.lexicon, *spelled])
-    return replace(pronouncer, lang=lang)
+    return spelled
 
 
 def learn_graphemes(lang: Lang) -> dict[str, str] | None:

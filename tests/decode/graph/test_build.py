@@ -24,7 +24,7 @@ from bayes_asr.decode.graph.lexicon import (
     number_words,
     read_lexicon,
 )
-from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell
+from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.archive import decode_archive
@@ -323,6 +323,29 @@ def test_verb_estimates_a_model_from_text(
     assert summary["silence_probability"] == 0.5
     assert summary["states"] == read_fst(graph / "HCLG.fst").num_states
     assert "ngram 3=" in (graph / "lm.arpa").read_text()
+
+
+def test_verb_puts_new_hotwords_into_lexicon_and_model(
+    tiny_files: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By their phones or, where each letter has its phone, by their letters."""
+    folder = tiny_files["text"].parent
+    graph, hotwords = folder / "graph", folder / "hotwords"
+    hotwords.write_text("ab baa :2\nbab /b a b/\nab\n")
+    with pytest.raises(InputError, match="lexicon lacks baa, and is not of letters"):
+        run_verb(*arguments(tiny_files), "--hotwords", hotwords)
+    tiny_files["lexicon.txt"].write_text("ab a b\nb b\na a\n")
+    tiny_files["text"].write_text("u1 ab b\nu2 a b b\nu3 a\n")
+    run_verb(*arguments(tiny_files), "--hotwords", hotwords, "--json", "--order", 1)
+    assert json.loads(capsys.readouterr().out)["new_words"] == 2
+    lexicon = lines(graph / "phones" / "align_lexicon.txt")
+    assert "baa baa b a a" in lexicon
+    assert "bab bab b a b" in lexicon
+    model = read_arpa(graph / "lm.arpa").log_prob
+    least = min(model[word,] for word in ("ab", "b", "a"))
+    assert model["baa",] == model["bab",] == least
+    words = read_symbols(graph / "words.txt")
+    assert {words["baa"], words["bab"]} <= {*read_fst(graph / "HCLG.fst").olabel.tolist()}
 
 
 def test_without_a_model_phones_have_three_states_of_their_own(

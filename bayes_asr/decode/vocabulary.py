@@ -1,0 +1,51 @@
+"""Words of hotwords that a lexicon and a language model lack, put into both."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.decode.align.spelling import spell
+from bayes_asr.decode.graph.lang import Lang
+from bayes_asr.decode.graph.lexicon import RESERVED, Pronunciation
+from bayes_asr.decode.graph.ngram import NgramModel
+from bayes_asr.decode.graph.transducers import END, START
+from bayes_asr.decode.search.hotwords import Hotword
+
+REMEDY = "write their phones behind them, as /h ah l ow/"
+
+
+def add_words(lang: Lang, hotwords: Sequence[Hotword]) -> tuple[Lang, list[str]]:
+    """Return the lexicon with the words of hotwords that it lacks, and these words.
+
+    A word has the phones that stand behind it, besides those of the lexicon, or is spelled by its
+    letters. InputError where it has no phones and the lexicon is not of letters, or lacks one.
+    """
+    listed = {(entry.word, entry.phones) for entry in lang.lexicon}
+    said = [Pronunciation(h.words[0], 1.0, h.phones) for h in hotwords if h.phones]
+    further = [entry for entry in said if (entry.word, entry.phones) not in listed]
+    present = {entry.word for entry in (*lang.lexicon, *further)}
+    words = dict.fromkeys(word for hotword in hotwords for word in hotword.words)
+    if reserved := [word for word in words if word in RESERVED]:
+        raise InputError(f"{reserved[0]} is reserved and no word; take it out of the hotwords")
+    if lacking := [word for word in words if word not in present]:
+        further += spell(lang, lacking, REMEDY)
+    known = {entry.word for entry in lang.lexicon}
+    return replace(lang, lexicon=[*lang.lexicon, *further]), [w for w in words if w not in known]
+
+
+def add_unigrams(model: NgramModel, hotwords: Sequence[Hotword]) -> NgramModel:
+    """Return a model that has all words of hotwords, new ones as probable as its rarest word.
+
+    The probabilities of others stay, so that all together exceed 1 by so much.
+    """
+    unigrams = {
+        words: value
+        for words, value in model.log_prob.items()
+        if len(words) == 1 and words not in ((START,), (END,))
+    }
+    least = min(unigrams.values())
+    words = dict.fromkeys(word for hotword in hotwords for word in hotword.words)
+    fresh: dict[tuple[str, ...], float] = {
+        (word,): least for word in words if (word,) not in unigrams
+    }
+    return replace(model, log_prob={**model.log_prob, **fresh})
