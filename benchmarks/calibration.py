@@ -19,7 +19,7 @@ from bayes_asr.data.features.streams import join_streams
 from bayes_asr.decode.forward.interface import Output
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.evaluate.score.calibration import (
-    Decisions,
+    Predictions,
     calibration_error,
     decide,
     fit_temperature,
@@ -46,7 +46,7 @@ def measure_calibration(run: Path) -> dict[str, Any]:
     temperature = fit_temperature(*map(np.concatenate, zip(*fitted, strict=True)))
     measured = [[decide(*compute(utt), t) for t in (1.0, temperature)] for utt in utterances[1::2]]
     before, after = (
-        Decisions(*map(np.concatenate, zip(*column, strict=True)))
+        Predictions(*map(np.concatenate, zip(*column, strict=True)))
         for column in zip(*measured, strict=True)
     )
     return {

@@ -40,13 +40,3 @@ def linear(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.nd
 def by_list(config: TrainConfig, rate: float, dev_errors: Sequence[float] | np.ndarray) -> float:
     """The rates of `train.learning_rates` by epoch; the last one stays."""
     return at_epoch(config.learning_rates, len(dev_errors) + 1)
-
-
-def warm_up(config: TrainConfig, epochs: float, batches: int) -> float:
-    """Factor of the rate of any schedule at a batch: a straight line from 0 to 1.
-
-    epochs: those that are over after that batch, with a fraction; batches: likewise, in all epochs.
-    """
-    if config.warmup_epochs:
-        return min(1.0, epochs / config.warmup_epochs)
-    return min(1.0, batches / config.warmup_batches) if config.warmup_batches else 1.0

@@ -28,7 +28,6 @@ from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.directory import RunDirectory
 from bayes_asr.train.runs.history import Board, truncate_history
 from bayes_asr.train.runs.trained_network import TrainedNetwork
-from bayes_asr.train.schedules import warm_up
 
 RETURN_FACTOR = 0.5  # of the learning rate, each time a run goes back
 
@@ -301,6 +300,16 @@ class Trainer:
             self.options.epochs,
             f" and {batches} batches" if batches else "",
         )
+
+
+def warm_up(config: TrainConfig, epochs: float, batches: int) -> float:
+    """Factor of the rate of any schedule at a batch: a straight line from 0 to 1.
+
+    epochs: those that are over after that batch, with a fraction; batches: likewise, in all epochs.
+    """
+    if config.warmup_epochs:
+        return min(1.0, epochs / config.warmup_epochs)
+    return min(1.0, batches / config.warmup_batches) if config.warmup_batches else 1.0
 
 
 def _history_entry(

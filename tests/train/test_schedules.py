@@ -6,7 +6,8 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import SCHEDULES, find
 from bayes_asr.config.merge import load
-from bayes_asr.train.schedules import cosine, linear, newbob, warm_up
+from bayes_asr.train.schedules import cosine, linear, newbob
+from bayes_asr.train.trainer import warm_up
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ BINS = 15
 LOG_TEMPERATURES = (-3.0, 3.0)  # between which the best one is looked for
 
 
-class Decisions(NamedTuple):
+class Predictions(NamedTuple):
     """The labels decided for: their posteriors, confidences [N], and whether they are right [N]."""
 
     confidences: np.ndarray
@@ -22,13 +22,13 @@ class Decisions(NamedTuple):
 
 def decide(
     log_posteriors_NC: np.ndarray, labels_N: np.ndarray, temperature: float = 1.0
-) -> Decisions:
+) -> Predictions:
     """The most probable labels, of posteriors to the power of 1 / temperature, normalised."""
     cooled = log_softmax(log_posteriors_NC / temperature, axis=1)
-    return Decisions(np.exp(cooled.max(axis=1)), cooled.argmax(axis=1) == labels_N)
+    return Predictions(np.exp(cooled.max(axis=1)), cooled.argmax(axis=1) == labels_N)
 
 
-def calibration_error(decisions: Decisions, bins: int = BINS) -> float:
+def calibration_error(decisions: Predictions, bins: int = BINS) -> float:
     """The expected calibration error: the mean over cases of |share that is right - mean
     confidence| of their bin, of `bins` of equal width.
     """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.evaluate.score.calibration import (
-    Decisions,
+    Predictions,
     calibration_error,
     decide,
     fit_temperature,
@@ -38,7 +38,7 @@ def test_error_is_the_mean_gap_of_bins(bins: int) -> None:
         if inside:
             c, r = zip(*inside, strict=True)
             expected += len(inside) / 202 * abs(sum(r) / len(r) - sum(c) / len(c))
-    error = calibration_error(Decisions(confidences, right), bins)
+    error = calibration_error(Predictions(confidences, right), bins)
     assert error == pytest.approx(expected, abs=1e-12)
 
 
