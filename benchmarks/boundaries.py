@@ -13,6 +13,7 @@ alignments is that of the marks.
 
 import argparse
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,7 +83,7 @@ def compare(
     for utt, aligned in spans.items():
         if [p for *_, p in aligned] != [p for *_, p in marks[utt]]:
             raise SystemExit(f"{utt}: the text of the alignment is not that of the hand marks")
-        values = confidences.get(utt) or [None] * len(aligned)
+        values: Sequence[float | None] = confidences.get(utt) or [None] * len(aligned)
         phones += [
             Phone(span[0] - mark[0], overlap(span, marks[utt]), span[1] - span[0], confidence)
             for span, mark, confidence in zip(aligned, marks[utt], values, strict=True)
