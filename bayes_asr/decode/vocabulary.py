@@ -21,8 +21,8 @@ def add_words(lang: Lang, hotwords: Sequence[Hotword]) -> tuple[Lang, list[str]]
     letters. InputError where it has no phones and the lexicon is not of letters, or lacks one.
     """
     listed = {(entry.word, entry.phones) for entry in lang.lexicon}
-    spelled = [Pronunciation(h.words[0], 1.0, h.phones) for h in hotwords if h.phones]
-    further = [entry for entry in spelled if (entry.word, entry.phones) not in listed]
+    pronounced = [Pronunciation(h.words[0], 1.0, h.phones) for h in hotwords if h.phones]
+    further = [entry for entry in pronounced if (entry.word, entry.phones) not in listed]
     present = {entry.word for entry in (*lang.lexicon, *further)}
     words = dict.fromkeys(word for hotword in hotwords for word in hotword.words)
     if reserved := [word for word in words if word in RESERVED]:
