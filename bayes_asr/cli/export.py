@@ -7,6 +7,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.export import export_onnx, export_torch, export_torchscript
 from bayes_asr.decode.forward.log_likelihoods import load
+from bayes_asr.decode.packed import pack
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="write TorchScript; without recurrent layers",
+    )
+    form.add_argument(
+        "--archive",
+        type=Path,
+        metavar="FILE",
+        help="write a zip of all that recognition reads of the run, which transcribe takes as RUN",
     )
     parser.add_argument(
         "--step",
@@ -40,6 +47,17 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--quantize is for --onnx; leave it out, or give --onnx FILE")
     if args.step and args.torchscript:
         raise InputError("--step is for --onnx and --torch; give one of them")
+    if args.archive and (args.step or args.counts):
+        raise InputError("--step and --counts are for programs; an archive has the run as it is")
+    if args.archive:
+        pack(args.run, args.archive)
+    else:
+        _write_program(args)
+    path = args.onnx or args.torch or args.torchscript or args.archive
+    LOGGER.info("wrote %s, %d bytes", path, path.stat().st_size)
+
+
+def _write_program(args: argparse.Namespace) -> None:
     network = load(args.run, args.counts)
     if args.onnx:
         export_onnx(network, args.onnx, step=args.step, quantize=args.quantize)
@@ -47,5 +65,3 @@ def run(args: argparse.Namespace) -> None:
         export_torch(network, args.torch, step=args.step)
     else:
         export_torchscript(network, args.torchscript)
-    path = args.onnx or args.torch or args.torchscript
-    LOGGER.info("wrote %s, %d bytes", path, path.stat().st_size)

@@ -10,13 +10,19 @@ from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import channel, lm_weight, penalty
 from bayes_asr.data.sound.containers import KINDS
+from bayes_asr.decode.packed import unpacked
 from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.kaldi_io.text import write_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="run that was trained and scored")
+    parser.add_argument(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="run that was trained and scored, or an archive of it",
+    )
     parser.add_argument(
         "files",
         nargs="+",
@@ -57,14 +63,15 @@ def run(args: argparse.Namespace) -> None:
         _check_recordings(args.files)
     # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
-    transcripts, refused = transcribe(
-        args.run,
-        args.files,
-        channel=args.channel,
-        one_speaker=args.one_speaker,
-        weights=weights,
-        graph=args.graph,
-    )
+    with unpacked(args.run) as run_directory:
+        transcripts, refused = transcribe(
+            run_directory,
+            args.files,
+            channel=args.channel,
+            one_speaker=args.one_speaker,
+            weights=weights,
+            graph=args.graph,
+        )
     if args.ctm:
         write_lines(_format_ctm(transcripts), args.ctm)
     if args.json:

@@ -7,6 +7,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.forward.average import AveragedNetwork
 from bayes_asr.decode.forward.interface import Output
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load_any
+from bayes_asr.decode.packed import unpacked
 from bayes_asr.decode.recordings import Streams
 from bayes_asr.decode.transcribe import Transcript, compute_features
 from bayes_asr.decode.transcribe import transcribe as transcribe_files
@@ -25,7 +26,8 @@ def load(
     of that layer instead; head: that head instead of the first; kind: its `log-likelihoods`,
     `log-posteriors` or `posteriors`. InputError if `run` is none.
     """
-    return load_any(run, Output(layer, head, kind))
+    with unpacked(Path(run)) as directory:
+        return load_any(directory, Output(layer, head, kind))
 
 
 def features(
@@ -37,7 +39,8 @@ def features(
     log-likelihoods. channel: of several, counted from 0. InputError where the features of a run
     are not made of sound here, or the file holds none.
     """
-    return compute_features(Path(run), Path(file), channel)
+    with unpacked(Path(run)) as directory:
+        return compute_features(directory, Path(file), channel)
 
 
 def transcribe(
@@ -48,7 +51,10 @@ def transcribe(
     one_speaker: all files are of one, whose statistics and transform they share. InputError that
     names the files in which nothing can be heard.
     """
-    transcripts, refused = transcribe_files(Path(run), [*map(Path, files)], one_speaker=one_speaker)
+    with unpacked(Path(run)) as directory:
+        transcripts, refused = transcribe_files(
+            directory, [*map(Path, files)], one_speaker=one_speaker
+        )
     if refused:
         raise InputError("\n".join(refused))
     return transcripts

@@ -60,7 +60,7 @@ class RecordingFrontEnd:
         analyses, adapters = {}, {}
         for name, front_end in front_ends.items():
             fields, record = front_end.sound, None
-            if fields is None and (record := _find_record(name, config)):
+            if fields is None and (record := find_maker(name, config)):
                 fields = record.sound
             analyses[name] = _make_analysis(run, name, front_end, fields, config)
             if record:
@@ -106,7 +106,7 @@ class RecordingFrontEnd:
                 LOGGER.info("normalised (%s) over %s", front_end.cmvn, whose)
 
 
-def _find_record(name: str, config: Config) -> FmllrRecord | None:
+def find_maker(name: str, config: Config) -> FmllrRecord | None:
     """The maker of the fMLLR features of a stream's training data; None where it is not known."""
     where = ("features",) if name == FEATURES else ("streams", name)
     try:

@@ -39,7 +39,7 @@ WITHOUT = {
 WITHOUT |= {"rescore", "lmrescore", "lattice-posteriors", "import-cfg", "import-weights"}
 """Verbs that take no run, or whose run need not be one yet."""
 KINDS = {"absent": "there is no such folder", "empty": "it has no config.yaml"}
-KINDS["file"] = KINDS["absent"]
+KINDS["file"] = "it is a file (unpack one of export --archive)"
 CASES = [
     (verb, kind)
     for verb in OF_ONE_RUN

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -189,6 +190,37 @@ def test_python_hears_as_the_command_does(
         network(features)
     with pytest.raises(InputError, match="absent"):
         bayes_asr.transcribe(run, [file, tmp_path / "absent"])
+
+
+def test_archive_of_a_run_hears_where_nothing_else_is(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound = run.parent / "data" / "test" / "s0-0.wav"
+    archives = tmp_path / "run.zip", tmp_path / "again.zip"
+    for archive in archives:
+        command("export", run, "--archive", archive)
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    expected = bayes_asr.transcribe(run, [sound])
+    log_likelihoods = bayes_asr.load(run)(*bayes_asr.features(run, sound))
+    shutil.copy(sound, tmp_path / "a.wav")
+    moved = run.parent.rename(tmp_path / "elsewhere")
+    try:
+        with zipfile.ZipFile(archives[0]) as archive:
+            archive.extractall(tmp_path / "unpacked")
+        for packed in (archives[0], tmp_path / "unpacked"):
+            (transcript,) = bayes_asr.transcribe(packed, [tmp_path / "a.wav"])
+            assert transcript.words == expected[0].words
+            again = bayes_asr.load(packed)(*bayes_asr.features(packed, tmp_path / "a.wav"))
+            assert again.equal(log_likelihoods)
+        command("transcribe", archives[0], tmp_path / "a.wav", "--json")
+        (entry,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert [word["word"] for word in entry["words"]] == [w.word for w in expected[0].words]
+        assert main(["export", str(tmp_path / "unpacked"), "--archive", str(archives[1])]) == 0
+        assert archives[0].read_bytes() == archives[1].read_bytes()
+        assert main(["forward", str(archives[0]), "--on", "dev"]) == 1
+        assert "it is a file (unpack one of export --archive)" in capsys.readouterr().err
+    finally:
+        moved.rename(run.parent)
 
 
 def test_files_of_one_speaker_are_normalised_together(

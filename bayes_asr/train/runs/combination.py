@@ -21,6 +21,8 @@ def check_is_run(directory: Path) -> None:
     if is_there(directory / CONFIG):
         return
     why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
+    if directory.is_file():
+        why = "it is a file (unpack one of export --archive)"
     raise InputError(
         f"{directory}: not a run directory, {why}; name one that bayes-asr train wrote"
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bayes_asr.base.files import is_there
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.merge import ConfigLayer, load
@@ -12,11 +13,15 @@ from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.config.training_keys import BY_EPOCH
 from bayes_asr.train.runs.combination import check_is_run
 
+PACKED = "packed.json"
+"""A file of runs whose data lie in themselves, as `decode.packed` writes them."""
+
 
 def read_configuration(run: Path, settings: Sequence[str] = ()) -> Config:
     """Read the configuration of a run, with settings over it; InputError where there is no run."""
     check_is_run(run)
-    return load([run / CONFIG], settings)
+    inside = [f"data.dir={json.dumps(str(run))}"] if is_there(run / PACKED) else []
+    return load([run / CONFIG], [*inside, *settings])
 
 
 def continue_runs(paths: Sequence[Path]) -> list[ConfigLayer]:
