@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse
+import scipy  # which imports its parts as they are used
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.affine import identity

@@ -6,7 +6,7 @@ As Kaldi's acc-lda and est-lda (transform/lda-estimate.cc).
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse
+import scipy  # which imports its parts as they are used
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable

@@ -15,7 +15,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import CONFIG
 from bayes_asr.decode.search.search_record import Record, read_record
 from bayes_asr.evaluate.score.sweeps import find_hypotheses
-from bayes_asr.train.runs.record import name_blas
+from bayes_asr.train.runs.blas import name_blas
 
 MADE_BY = ("parameters", "gaussians", "frontend")  # what gmm decode notes of the model
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
-from scipy.signal import resample_poly
+import scipy  # which imports its parts as they are used
 
 from bayes_asr.base.errors import InputError, reason
 from bayes_asr.base.log import LOGGER
@@ -132,7 +132,8 @@ def resample(samples: np.ndarray, rate: int, target_rate: int) -> np.ndarray:
     """Bring samples [N] at `rate` Hz to `target_rate` Hz, float32 [about N * wanted / rate]."""
     # Polyphase filters want the least whole factors up and down, such as 160 and 441.
     divisor = int(np.gcd(rate, target_rate))
-    return resample_poly(samples, target_rate // divisor, rate // divisor).astype(np.float32)
+    up, down = target_rate // divisor, rate // divisor
+    return scipy.signal.resample_poly(samples, up, down).astype(np.float32)
 
 
 def split_speed(name: str) -> tuple[str, Fraction]:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+import scipy  # which imports its parts as they are used
 
 from bayes_asr.evaluate.score.pairs import Pairs
 
@@ -61,11 +61,13 @@ def find_shift(level: float, power: float, freedom: int | None = None) -> float:
     nothing and is not counted.
     """
     if freedom is None:
-        return float(stats.norm.isf(level / 2) + stats.norm.ppf(power))
+        return float(scipy.stats.norm.isf(level / 2) + scipy.stats.norm.ppf(power))
     # Given the estimate of the deviation, t is normal: the mean over equally likely estimates.
     # scipy's noncentral t is NaN for some of these.
     # The middles of 4096 equal slices of probability stand for the integral.
     chances = (np.arange(4096) + 0.5) / 4096
     # The estimate of the deviation, by the true one, is sqrt(chi2 / freedom).
-    needed = stats.t.isf(level / 2, freedom) * np.sqrt(stats.chi2.ppf(chances, freedom) / freedom)
-    return float(optimize.brentq(lambda s: stats.norm.sf(needed - s).mean() - power, 0, 1e6))
+    deviations = np.sqrt(scipy.stats.chi2.ppf(chances, freedom) / freedom)
+    needed = scipy.stats.t.isf(level / 2, freedom) * deviations
+    sf = scipy.stats.norm.sf
+    return float(scipy.optimize.brentq(lambda s: sf(needed - s).mean() - power, 0, 1e6))

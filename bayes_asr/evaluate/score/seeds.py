@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy  # which imports its parts as they are used
 
 from bayes_asr.evaluate.score.statistics import Alternative, Interval, p_value
 
@@ -59,11 +59,11 @@ def spread_over_seeds(
     over_seeds = _sum_by_welch_satterthwaite(parts)
     error = float(np.sqrt(over_seeds.value))
     t = difference / error if error else np.copysign(np.inf, difference) if difference else 0.0
-    law = stats.t(over_seeds.freedom)
+    law = scipy.stats.t(over_seeds.freedom)
     speech, number = over_speech
     # The standard error over speech enters as one more independent variance.
     both = _sum_by_welch_satterthwaite([*parts, _Variance(speech**2, max(number - 1, 1))])
-    half = float(stats.t.ppf((1 + level) / 2, both.freedom) * np.sqrt(both.value))
+    half = float(scipy.stats.t.ppf((1 + level) / 2, both.freedom) * np.sqrt(both.value))
     return SeedSpread(
         error,
         p_value(law.cdf(t), law.sf(t), alternative),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy  # which imports its parts as they are used
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.counts import Edit, ErrorCounts
@@ -40,14 +40,14 @@ def beta_interval(
     e, n = errors, tokens
     if prior == "wald":
         # The deviation of a share e / n is sqrt(p (1 - p) / n).
-        half = stats.norm.ppf(1 - p_value) * np.sqrt(e / n * (1 - e / n) / n)
+        half = scipy.stats.norm.ppf(1 - p_value) * np.sqrt(e / n * (1 - e / n) / n)
         return Interval(100 * (e / n - half), 100 * (e / n + half))
     if prior == "clopper-pearson":
-        low, high = stats.beta.ppf([p_value, 1 - p_value], [e, e + 1], [n - e + 1, n - e])
+        low, high = scipy.stats.beta.ppf([p_value, 1 - p_value], [e, e + 1], [n - e + 1, n - e])
     elif prior in ("uniform", "jeffreys"):
         # A prior Beta(a, a) gives a posterior Beta(e + a, n - e + a).
         a = 1.0 if prior == "uniform" else 0.5
-        low, high = stats.beta.ppf([p_value, 1 - p_value], e + a, n - e + a)
+        low, high = scipy.stats.beta.ppf([p_value, 1 - p_value], e + a, n - e + a)
     else:
         raise InputError(
             f"unknown prior {prior!r}; known: uniform, jeffreys, clopper-pearson, wald"
@@ -178,7 +178,8 @@ def matched_pairs(
     else:
         # Differences that are all equal and not 0 have no deviation: Z is infinite.
         z = np.copysign(np.inf, mean) if mean else 0.0
-    p, p_student = (p_value(d.cdf(z), d.sf(z), alternative) for d in (stats.norm, stats.t(n - 1)))
+    laws = (scipy.stats.norm, scipy.stats.t(n - 1))
+    p, p_student = (p_value(law.cdf(z), law.sf(z), alternative) for law in laws)
     return MatchedPairs(n, mean, deviation, float(z), p, p_student)
 
 
@@ -287,7 +288,7 @@ def wilcoxon(
     if method != "normal":
         raise InputError(f"unknown method {method!r}; known: normal, exact, tied")
     # sc_stats ranks equal pairs too, unlike the textbook.
-    ranks = stats.rankdata(np.abs(difference))
+    ranks = scipy.stats.rankdata(np.abs(difference))
     equal = np.abs(difference) <= 0.005
     # The running count of equal pairs is odd at every other one of them.
     positive = np.where(equal, np.cumsum(equal) % 2 == 1, difference > 0)
@@ -295,24 +296,24 @@ def wilcoxon(
     # Under no difference the sum has mean n (n + 1) / 4 and variance n (n + 1)(2 n + 1) / 24.
     deviation = np.sqrt(n * (n + 1) * (2 * n + 1) / 24)
     z = float((ranks[positive].sum() - n * (n + 1) / 4) / deviation)
-    return Test(z, p_value(stats.norm.cdf(z), stats.norm.sf(z), alternative))
+    return Test(z, p_value(scipy.stats.norm.cdf(z), scipy.stats.norm.sf(z), alternative))
 
 
 def _approximate_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
     """Each rank has either sign by chance, as in the exact test; their sum is taken for normal."""
-    ranks = stats.rankdata(np.abs(difference))
+    ranks = scipy.stats.rankdata(np.abs(difference))
     z = (
         float((np.sign(difference) * ranks).sum() / np.sqrt((ranks**2).sum()))
         if len(ranks)
         else 0.0
     )
-    return Test(z, p_value(stats.norm.cdf(z), stats.norm.sf(z), alternative))
+    return Test(z, p_value(scipy.stats.norm.cdf(z), scipy.stats.norm.sf(z), alternative))
 
 
 def _exact_wilcoxon(difference: np.ndarray, alternative: Alternative) -> Test:
     """All signs are equally likely: count the ways to each sum of (doubled) ranks."""
     # Tied ranks are halves, so twice a rank is a whole number and an index.
-    doubled = np.rint(2 * stats.rankdata(np.abs(difference))).astype(int)
+    doubled = np.rint(2 * scipy.stats.rankdata(np.abs(difference))).astype(int)
     ways = np.zeros(doubled.sum() + 1)
     ways[0] = 1.0
     for rank in doubled:
@@ -361,7 +362,7 @@ def mcnemar(
 
 
 def _binomial(successes: int, failures: int, alternative: Alternative) -> Test:
-    fair = stats.binom(successes + failures, 0.5)
+    fair = scipy.stats.binom(successes + failures, 0.5)
     # sf(more - 1) is P(X >= more): both tails contain the value itself.
     return Test(float(successes), p_value(fair.cdf(successes), fair.sf(successes - 1), alternative))
 

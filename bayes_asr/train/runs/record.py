@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_info
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes, replacing
@@ -21,6 +20,7 @@ from bayes_asr.config.schema import CONFIG, Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.blas import name_blas
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.history import HISTORY
 
@@ -115,13 +115,6 @@ def versions(device: torch.device, precision: str) -> dict[str, Any]:
 def name_card(device: torch.device) -> str | None:
     """The name of a GPU; None for a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else None
-
-
-def name_blas() -> str:
-    """Linear algebra that NumPy and SciPy have loaded, with its code for this processor."""
-    loaded = (library for library in threadpool_info() if library["user_api"] == "blas")
-    names = {f"{blas['internal_api']} {blas.get('architecture', '')}".strip() for blas in loaded}
-    return ", ".join(sorted(names)) or "none"
 
 
 def warn_of_other_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
