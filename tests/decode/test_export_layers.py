@@ -14,8 +14,8 @@ from bayes_asr.decode.export import export_onnx, export_torchscript
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from tests.decode.test_export import check_close, check_steps, check_utterances, made_up
-from tests.support.nn_layers import FORMS, INPUTS, name_form, network_of, stacked
-from tests.support.nn_units import plain_front_end
+from tests.support.nn_layers import FORMS, INPUTS, network_of, stacked
+from tests.support.nn_units import plain_front_end, side_by_side
 
 onnxruntime = pytest.importorskip("onnxruntime")
 EXPORTED = [
@@ -31,10 +31,10 @@ def loaded(net: Any) -> LogLikelihoods:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", EXPORTED[::2], ids=name_form)  # 3 s each
-def test_every_layer_gives_what_load_gives(form: Mapping[str, Any], tmp_path: Path) -> None:
-    net = loaded(network_of(form))
-    check_onnx(net, tmp_path)
+@pytest.mark.parametrize("looks_ahead", [False, True])
+def test_every_layer_gives_what_load_gives(looks_ahead: bool, tmp_path: Path) -> None:
+    nets = [net for net in map(network_of, EXPORTED) if net.looks_ahead == looks_ahead]
+    check_onnx(loaded(side_by_side(nets)), tmp_path)
 
 
 def test_a_causal_stack_gives_what_load_gives(tmp_path: Path) -> None:

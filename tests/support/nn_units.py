@@ -113,6 +113,23 @@ def model(
     return built
 
 
+def side_by_side(nets: Sequence[AcousticModel]) -> AcousticModel:
+    """A network of the first layers of several, whose outputs its heads read together."""
+    names = [f"layer{number}" for number in range(len(nets))]
+    layers = [
+        {**net.architecture["layers"][0], "name": name}
+        for name, net in zip(names, nets, strict=True)
+    ]
+    join = {"name": "joined", "kind": "dropout", "of": "units", "dropout": 0.0, "reads": names}
+    described = nets[0].architecture
+    built = AcousticModel(described["streams"], [*layers, join], described["heads"]).double()
+    for layer, net in zip(built.layers, nets, strict=False):
+        layer.load_state_dict(net.layers[0].state_dict())
+    torch.manual_seed(2)
+    torch.nn.init.normal_(built.heads[0].weight, std=0.5)  # as much of each as of one alone
+    return built
+
+
 def layer(**options: Any) -> RecurrentLayer:
     """One small layer of 4 units a direction on 3 inputs."""
     (only,) = model(units=(4,), **options).layers
