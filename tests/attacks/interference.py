@@ -229,8 +229,8 @@ WORKS = {
         "", "combine run run --out out", "forward out --on dev --out looked", once=True
     ),
     "export --onnx": Work(
-        "export run --onnx out/net",
-        "export run --onnx out/net --counts counts",
+        f"{MLP}\nexport mlp --onnx out/net",
+        "export mlp --onnx out/net --counts counts",
         begin=write_counts,
     ),
     "gmm chain-tree": Work(
