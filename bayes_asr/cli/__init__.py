@@ -43,6 +43,7 @@ VERBS = {
     "transcribe": "words or phones with times from sound files",
     "gmm": "train Gaussian mixtures from sound to speaker-adapted features, without Kaldi",
     "align": "align transcripts: with a trained network, or evenly to begin with",
+    "pronunciation": "how well the phones of a text are pronounced, with a page of pictures",
     "export": "write a trained network for other programs: ONNX, torch.export, TorchScript",
     "adapt": "give activations parameters of their own for each speaker",
     "fold": "turn a network with trained activations into a plain one",

@@ -8,7 +8,12 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.arguments import acoustic_scale, beam, channel, processes, share
+from bayes_asr.cli.alignment_arguments import (
+    add_alignment_arguments,
+    choose_options,
+    find_lang,
+)
+from bayes_asr.cli.arguments import channel, processes, share
 from bayes_asr.cli.sharing import (
     Inputs,
     add_sharing_arguments,
@@ -17,16 +22,14 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
-from bayes_asr.data.directories import locate
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
-from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.data_dir import (
     DOUBTFUL,
     AlignSummary,
-    TranscriptSource,
     align_flat_start,
     align_run,
 )
+from bayes_asr.decode.align.transcript_source import TranscriptSource
 from bayes_asr.decode.align_files import AlignedFile, align_file, read_words
 from bayes_asr.decode.forward.directory import StreamSource
 from bayes_asr.tasks.task import task_of
@@ -38,7 +41,6 @@ OF_SETS = ("cmd", "shard", "stream")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
-    default = AlignOptions()
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run that aligns")
     parser.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="sound to align with the words of --text"
@@ -50,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
     which.add_argument("--data", type=Path, help="Kaldi data directory with feats.scp and text")
     add_stream_argument(parser)
-    parser.add_argument(
-        "--lang", type=Path, help="lang, dict or graph folder; default: the graph of the run"
-    )
+    add_alignment_arguments(parser)
     parser.add_argument(
         "--text",
         type=Path,
@@ -78,16 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="with --flat: final.mdl, its tree beside it; default: three states a phone",
     )
-    parser.add_argument(
-        "--oov", metavar="WORD", help="stands for words without pronunciation; default: oov.txt"
-    )
-    parser.add_argument(
-        "--acoustic-scale",
-        type=acoustic_scale,
-        help="default: that of the run's decoding",
-    )
-    parser.add_argument("--beam", type=beam, help=f"default {default.beam:g}")
-    parser.add_argument("--retry-beam", type=beam, help=f"default {default.retry_beam:g}")
     parser.add_argument("--nj", type=processes, help="processes, or jobs of --cmd; default 1")
     add_sharing_arguments(parser)
     parser.add_argument(
@@ -149,8 +139,8 @@ def _align_set(args: argparse.Namespace) -> None:
     streams, on = gather_streams(args), args.on or ""
     source = StreamSource(args.data, streams, on, args.max_skipped, pipes)
     with sharing(args, args.out, lambda: _list_inputs(args)) as mapper:
-        transcripts = TranscriptSource(_find_lang(args), args.oov, args.text)
-        options, nj = _choose_options(args), args.nj or 1
+        transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
+        options, nj = choose_options(args), args.nj or 1
         summary = align_run(
             args.run, args.out, source, transcripts, options, nj, mapper, args.textgrid
         )
@@ -165,8 +155,8 @@ def _align_file(args: argparse.Namespace) -> None:
         args.run,
         args.file,
         read_words(args.text),
-        _find_lang(args),
-        _choose_options(args),
+        find_lang(args),
+        choose_options(args),
         unknown=args.oov,
         channel=args.channel,
     )
@@ -193,23 +183,8 @@ def _print_words(aligned: AlignedFile) -> None:
         print(printable(line))
 
 
-def _find_lang(args: argparse.Namespace) -> Path:
-    config = read_configuration(args.run)
-    return args.lang or locate(config.data.graph, config.data, "words")
-
-
-def _choose_options(args: argparse.Namespace) -> AlignOptions:
-    """The options of the search, where they are not given those of the run and of Kaldi."""
-    scale = args.acoustic_scale
-    return AlignOptions(
-        read_configuration(args.run).decode.acoustic_scale if scale is None else scale,
-        AlignOptions.beam if args.beam is None else args.beam,
-        AlignOptions.retry_beam if args.retry_beam is None else args.retry_beam,
-    )
-
-
 def _list_inputs(args: argparse.Namespace) -> Inputs:
-    lang = _find_lang(args)
+    lang = find_lang(args)
     model = task_of(read_configuration(args.run)).locate_model()
     further = [
         model,

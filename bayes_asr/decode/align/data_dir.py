@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -11,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
@@ -25,6 +24,7 @@ from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.textgrid import TextGrids
 from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.align.transcript import Pronouncer, align_equal, read_pronouncer
+from bayes_asr.decode.align.transcript_source import LIMIT, TranscriptSource, read_transcripts
 from bayes_asr.decode.align.utterance import PronouncerFiles, align_item
 from bayes_asr.decode.forward.directory import (
     StreamSource,
@@ -41,12 +41,11 @@ from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
-from bayes_asr.kaldi_io.text import DataDir, read_data_dir, read_mapping, read_text, write_mapping
+from bayes_asr.kaldi_io.text import DataDir, read_data_dir, read_mapping, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
-LIMIT = "--max-skipped"
 DOUBTFUL = 0.6  # confidence below which text and sound disagree
 ALIGNMENTS, MARK = "ali.1.gz", "align.json"
 MODEL_FILES = ("final.mdl", "tree", "phones.txt")
@@ -71,19 +70,6 @@ class AlignSummary:
         self.confidence = float(np.mean([*confidences.values()])) if confidences else None
         ranked = sorted(confidences.items(), key=lambda item: item[1])
         self.doubtful = {utt: value for utt, value in ranked if value < DOUBTFUL}
-
-
-@dataclass(frozen=True)
-class TranscriptSource:
-    """The words to align: `text`, by default that of the data directory, and their pronunciations.
-
-    lang: a lang, dict or graph folder; unknown: the word that stands for words without
-    pronunciation, if not as oov.txt says.
-    """
-
-    lang: Path
-    unknown: str | None = None
-    text: Path | None = None
 
 
 def align_run(
@@ -116,7 +102,7 @@ def align_run(
     network, limits = load(run), (limit, source.open_pipe, LIMIT)
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
-    words = _read_transcripts(directory, transcripts.text, read_pronouncer(*pronouncer_files))
+    words = read_transcripts(directory, transcripts.text, read_pronouncer(*pronouncer_files))
     stride = network.model.output_stride
     timed_files = _open_timed_files(out, directory, FRAME_SHIFT * stride, textgrid)
     # Other processes get files and names: a pronouncer is read once in each.
@@ -181,7 +167,7 @@ def align_flat_start(
         model = model or _write_monophones(transcripts.lang, Path(temporary))
         pronouncer_files = (transcripts.lang, model, transcripts.unknown)
         pronouncer = read_pronouncer(*pronouncer_files)
-        words = _read_transcripts(directory, transcripts.text, pronouncer)
+        words = read_transcripts(directory, transcripts.text, pronouncer)
         results = (
             _align_one_flat(utt, words.get(utt), len(features[utt]), pronouncer)
             for utt in features.utterances
@@ -211,24 +197,6 @@ def _write_monophones(lang: Path, out: Path) -> Path:
     write_tree(tree, out / "tree")
     write_transition_model(model, out / "final.mdl")
     return out / "final.mdl"
-
-
-def _read_transcripts(
-    data: DataDir, text: Path | None, pronouncer: Pronouncer
-) -> dict[str, list[str]]:
-    """The words of each utterance; those that the lexicon lacks are counted and named."""
-    transcripts = read_text(text) if text else data.text
-    if transcripts is None:
-        raise InputError(f"{data.path / 'text'}: there are no transcripts to align")
-    words = Counter(word for sentence in transcripts.values() for word in sentence)
-    foreign = [word for word in words if word not in pronouncer.pronunciations]
-    if foreign and pronouncer.lang.unknown:
-        LOGGER.warning(
-            "%s: %d of %d words are not in the lexicon and are aligned as %s: %s",
-            *(text or data.path / "text", sum(words[word] for word in foreign), words.total()),
-            *(pronouncer.lang.unknown, name_some(foreign)),
-        )
-    return transcripts
 
 
 def _refuse_foreign_files(out: Path) -> None:

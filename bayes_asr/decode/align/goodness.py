@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.align.phone_loop import PhoneLoop
 from bayes_asr.decode.align.spans import phone_spans
 from bayes_asr.kaldi_io.transition_model import TransitionModel
@@ -21,6 +22,7 @@ from bayes_asr.kaldi_io.transition_model import TransitionModel
 POSITION = re.compile(r"_[BEIS]$", re.ASCII)
 
 
+@loadable
 @dataclass(frozen=True)
 class PhoneScores:
     """Scores of the phones [N] of an alignment, silences left out, against M phones.

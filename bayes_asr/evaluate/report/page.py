@@ -1,6 +1,5 @@
 """All of a report on disk: one self-contained page, and its tables and figures as files."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import printable
 from bayes_asr.base.files import replacing
 from bayes_asr.evaluate.report.charts import (
     CurveChart,
@@ -31,6 +30,7 @@ from bayes_asr.evaluate.report.details import (
 )
 from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.evaluate.report.hypotheses import Answers
+from bayes_asr.evaluate.report.rendering import name_files, render, write_file
 from bayes_asr.evaluate.report.runs import Key, ReportedSystem
 from bayes_asr.evaluate.report.sounds import write_sounds
 from bayes_asr.evaluate.report.table import (
@@ -45,7 +45,6 @@ from bayes_asr.evaluate.report.table import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TEMPLATES = Path(__file__).parent / "templates"
 LARGEST_MATRIX = 80
 """More tokens than these have no confusion matrix: their names could not be read."""
 
@@ -61,7 +60,6 @@ CHARTED_SPEAKERS = 40
 FEW = 6
 """More systems than these are compared in a table alone, without a sentence for each."""
 
-LONGEST_NAME = 100  # bytes of the part of a file's name that comes out of data
 HUES = (212, 25, 140, 350, 275, 180, 45, 95, 310, 235)
 NOTES = "± is the standard deviation over seeds; [low, high] is the 95 % beta interval of one run."
 OF_WEIGHTS = "LM weights are picked on dev. "
@@ -99,8 +97,8 @@ def write_report(
     is written without it.
     """
     results = tabulate_results(systems)
-    _write(out / "table.md", as_markdown(results))
-    _write(out / "table.tex", as_latex(results))
+    write_file(out / "table.md", as_markdown(results))
+    write_file(out / "table.tex", as_latex(results))
     keys, alike = list_keys(systems), group_conventions(systems)
     sections = {
         name: _write_section(systems, key, name, out)
@@ -112,7 +110,7 @@ def write_report(
     has_figures = find_spec("matplotlib") is not None
     if has_figures:
         _write_figures(sections, curves, errors, out / "figures")
-    page = _render(
+    page = render(
         "report.html",
         **_describe_systems(systems, [key for key in keys if key[1] in alike]),
         date=f"{datetime.now(UTC):%Y-%m-%d}",
@@ -128,7 +126,7 @@ def write_report(
         errors=list(errors.values()),
         sounds=_write_sounds(sound, errors.values(), out) if sound else {},
     )
-    _write(out / "report.html", page)
+    write_file(out / "report.html", page)
     return has_figures
 
 
@@ -144,44 +142,6 @@ def _describe_systems(systems: Sequence[ReportedSystem], keys: Sequence[Key]) ->
         and {"rows": list_rows(configurations.table), "missing": configurations.missing},
         "runs": list_rows(_tabulate_runs(systems)),
     }
-
-
-def _render(template: str, **values: Any) -> str:
-    """A template of this room with its values, escaped; control characters are escapes too."""
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise InputError("the page needs Jinja2, which is not here: pip install jinja2") from None
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.tests["numeric"] = lambda cell: re.match(r"[<[]?\s*[-+]?\d", cell) is not None
-    return environment.get_template(template).render(**values)
-
-
-def name_files(parts: Iterable[Sequence[str]]) -> list[str]:
-    """A name for a file of each, made of these parts, that leads nowhere else and is its own.
-
-    Parts come out of data: a slash, a space and the like become `_`. Names that would be the same,
-    were capitals small, get numbers.
-    """
-    names: list[str] = []
-    for part in parts:
-        plain = re.sub(r"[^\w.-]+", "_", "_".join(part))
-        # A cut inside of a letter of several bytes leaves no half letter.
-        plain = plain.encode()[:LONGEST_NAME].decode(errors="ignore")
-        name, number = plain, 1
-        # File systems of macOS and Windows do not tell capitals apart.
-        while name.lower() in {n.lower() for n in names}:
-            number += 1
-            name = f"{plain}-{number}"
-        names.append(name)
-    return names
 
 
 def explain(systems: Sequence[ReportedSystem]) -> str:
@@ -242,7 +202,7 @@ def _write_section(
     """One set and convention: rates, kinds of errors, differences, speakers."""
     scored = [system for system in systems if key in system.keys]
     speakers = tabulate_speakers(scored, key)
-    _write(out / f"speakers_{name}.md", as_markdown(speakers))
+    write_file(out / f"speakers_{name}.md", as_markdown(speakers))
     section: dict[str, Any] = {
         "title": f"{key[0]}, {key[1]}",
         "parts": divide_errors(scored, key),
@@ -258,7 +218,7 @@ def _write_section(
     if len(scored) > 1:
         differences = compare_with_best(scored, key)
         warned = "".join(f"\n{escape_markdown(warning)}\n" for warning in differences.warnings)
-        _write(out / f"differences_{name}.md", as_markdown(differences.table) + warned)
+        write_file(out / f"differences_{name}.md", as_markdown(differences.table) + warned)
         section |= {
             "best": find_best_on_dev(scored, key[1]).name,
             # Columns over seeds are empty where each system has one.
@@ -276,7 +236,7 @@ def _write_answers(answers: Answers | None, path: Path) -> dict[str, Any]:
         return {"hypotheses": [], "not_tested": []}
     not_tested = [f"Not tested: {reason}." for reason in answers.left_out]
     parts = [answer.as_markdown() for answer in answers.tested]
-    _write(path, "\n".join([*parts, *map(escape_markdown, not_tested), ""]))
+    write_file(path, "\n".join([*parts, *map(escape_markdown, not_tested), ""]))
     hypotheses = [
         {
             "statement": answer.statement,
@@ -310,7 +270,7 @@ def _write_errors(system: ReportedSystem, key: Key, listing: Path, listed: int) 
     """
     edits = list(iter_edits(run.scores[key] for run in system.runs))
     score = system.runs[0].scores[key]
-    _write(listing, "\n".join(list_errors(score)))
+    write_file(listing, "\n".join(list_errors(score)))
     matrix = count_confusions(edits)
     wrong = list(find_wrong(score))
     return {
@@ -365,8 +325,3 @@ def _save_figure(figure: "Figure", path: Path) -> None:
     for kind, options in {"png": {"dpi": 150}, "svg": {"metadata": {"Date": None}}}.items():
         with replacing(path.with_name(f"{path.name}.{kind}")) as temporary:
             figure.savefig(temporary, **options)  # type: ignore[arg-type]
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """The sound of utterances that a page lists, as files beside it."""
 
 import wave
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,28 +15,40 @@ RATE = 16000  # Hz
 FOLDER = "sounds"
 
 
+def iter_sounds(data: Path, utterances: Collection[str]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the samples [N] of utterances at 16 kHz; those that `data` lacks are counted.
+
+    data: a directory with wav.scp and perhaps segments. InputError for sound that cannot be read.
+    """
+    recordings = Recordings(data, RATE, None, None)
+    count = 0
+    for recording, segments in list_recordings(data, recordings, len(utterances), 1.0):
+        listed = [segment for segment in segments if segment[0] in utterances]
+        if not listed and (segments or recording not in utterances):
+            continue
+        for sound in read_utterances(recordings, recording, listed, warn):
+            count += 1
+            yield sound
+    if count < len(utterances):
+        absent = len(utterances) - count
+        LOGGER.warning(
+            "%s: lacks %d of the %d utterances of the page", data, absent, len(utterances)
+        )
+
+
 def write_sounds(data: Path, stems: Mapping[str, str], out: Path) -> dict[str, str]:
     """Write `out`/sounds/STEM.wav of utterances; their paths below `out`, by utterance.
 
-    data: a directory with wav.scp and perhaps segments; stems: what the files of utterances are
-    called. Those that `data` lacks are counted. InputError for sound that cannot be read.
+    stems: what the files of utterances are called. Other things as of `iter_sounds`.
     """
-    recordings = Recordings(data, RATE, None, None)
     files: dict[str, str] = {}
-    for recording, segments in list_recordings(data, recordings, len(stems), 1.0):
-        listed = [segment for segment in segments if segment[0] in stems]
-        if not listed and (segments or recording not in stems):
-            continue
-        for utt, samples in read_utterances(recordings, recording, listed, warn):
-            files[utt] = f"{FOLDER}/{stems[utt]}.wav"
-            _write_wave(samples, out / files[utt])
-    if len(files) < len(stems):
-        absent = len(stems) - len(files)
-        LOGGER.warning("%s: lacks %d of the %d utterances of the page", data, absent, len(stems))
+    for utt, samples in iter_sounds(data, stems):
+        files[utt] = f"{FOLDER}/{stems[utt]}.wav"
+        write_wave(samples, out / files[utt])
     return files
 
 
-def _write_wave(samples: np.ndarray, path: Path) -> None:
+def write_wave(samples: np.ndarray, path: Path) -> None:
     """Write samples [N] in the range of int16."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, wave.open(str(temporary), "wb") as file:

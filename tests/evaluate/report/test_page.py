@@ -32,7 +32,8 @@ from bayes_asr.evaluate.report.details import (
     tabulate_speakers,
 )
 from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
-from bayes_asr.evaluate.report.page import explain, name_files
+from bayes_asr.evaluate.report.page import explain
+from bayes_asr.evaluate.report.rendering import name_files
 from bayes_asr.evaluate.report.runs import ReportedSystem, Run, find_systems
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import align
