@@ -1,11 +1,13 @@
 """What a run says of itself: its state, its log, its curves."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.train.runs import state
-from bayes_asr.train.runs.status import read_status
+from bayes_asr.train.runs.status import list_runs, read_status
 from bayes_asr.train.start import train
 from tests.support.training_runs import (
     OPTIONS,
@@ -43,6 +45,39 @@ def seen(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any
     assert main(["status", str(folder), "--json"]) == 0
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
     return found
+
+
+def test_page_shows_curves_and_loads_itself_anew_while_a_run_is_running(
+    small_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, page = shutil.copytree(small_run, tmp_path / "<b>"), tmp_path / "page.html"
+    running = replace(read_status(run), state="running", epochs=9)
+    states_seen = iter([[running], [running], list_runs(run)])
+    pages: list[str] = []
+    monkeypatch.setattr("bayes_asr.cli.status.list_runs", lambda _: next(states_seen))
+    monkeypatch.setattr("time.sleep", lambda _: pages.append(page.read_text()))
+    assert main(["status", str(run), "--page", str(page), "--every", "3"]) == 0
+    pages.append(page.read_text())
+    reload = '<meta http-equiv="refresh" content="3">'
+    assert [reload in text for text in pages] == [True, True, False]
+    assert f"<h2>{tmp_path}/&lt;b&gt;</h2><p>running, epoch 2 of 9, best frame error" in pages[0]
+    assert "<p>finished, epoch 2 of 2, " in pages[-1]
+    entries = history_of(run)
+    for name in ("train_error", "dev_error"):
+        assert f">{name.replace('_', ' ')} {entries[-1][name]:.4f}</span>" in pages[0]
+    # Of nine epochs the second is an eighth of the width from the first.
+    places = re.findall(r'points="0\.0,([0-9.]+) 80\.0,[0-9.]+"', pages[0])
+    top = max(entry[name] for entry in entries for name in ("train_error", "dev_error"))
+    shares = [1 - float(place) / 200 for place in places]
+    expected = [entries[0][name] / top for name in ("train_error", "dev_error")]
+    np.testing.assert_allclose(shares, expected, atol=1e-3)
+    (run / "history.jsonl").write_text("{")
+    monkeypatch.undo()
+    assert main(["status", str(run), "--page", str(page)]) == 0
+    assert "history.jsonl" in page.read_text()
 
 
 def test_status_shows_every_state(
