@@ -45,6 +45,7 @@ EXTRAS = {
     "gpu": GPU,
     "report": ["matplotlib>=3.8", "jinja2>=3.1"],
     "textgrid": TEXTGRID,
+    "vad": ["silero-vad>=6.2"],
     "mini": [*DECODE, *AUDIO, "espeakng-loader>=0.2.4"],
     "test": [
         *EXPORT,

@@ -5,12 +5,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import channel, lm_weight, penalty
 from bayes_asr.data.sound.containers import KINDS
 from bayes_asr.decode.packed import unpacked
+from bayes_asr.decode.segments import SEGMENTERS
+from bayes_asr.decode.subtitles import Format, make_cues, write_subtitles
 from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.kaldi_io.text import write_lines
 
@@ -48,7 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="insertion penalty with --lmwt; default 0",
     )
     parser.add_argument("--graph", type=Path, metavar="DIR", help="instead of the run's own")
+    parser.add_argument(
+        "--segments",
+        choices=SEGMENTERS,
+        help="find speech by silero-vad or by the network's silence, or take each file as a whole"
+        " (default: files of more than a minute by the network)",
+    )
     parser.add_argument("--ctm", type=Path, metavar="OUT", help="write a CTM as well")
+    parser.add_argument("--rttm", type=Path, metavar="OUT", help="write the segments of speech too")
+    parser.add_argument("--srt", type=Path, metavar="DIR", help="write subtitles of each file")
+    parser.add_argument("--vtt", type=Path, metavar="DIR", help="the same as WebVTT")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -59,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.wip is not None and args.lmwt is None:
         raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
-    if args.ctm:
+    if args.ctm or args.rttm or args.srt or args.vtt:
         _check_recordings(args.files)
     # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
@@ -71,9 +83,9 @@ def run(args: argparse.Namespace) -> None:
             one_speaker=args.one_speaker,
             weights=weights,
             graph=args.graph,
+            segmenter=args.segments,
         )
-    if args.ctm:
-        write_lines(_format_ctm(transcripts), args.ctm)
+    _write_files(args, transcripts)
     if args.json:
         print(json.dumps([asdict(transcript) for transcript in transcripts]), flush=True)
     else:
@@ -86,6 +98,25 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(
             f"nothing was heard in {silent} of {len(args.files)} files, named above{complete}"
         )
+    unheard = [transcript.file for transcript in transcripts if transcript.unheard]
+    if unheard:
+        raise InputError(
+            f"nothing was recognised in some segments of {name_some(unheard)}, named above; the"
+            " others are complete"
+        )
+
+
+def _write_files(args: argparse.Namespace, transcripts: list[Transcript]) -> None:
+    """Write what the user asks for beside what is printed."""
+    if args.ctm:
+        write_lines(_format_ctm(transcripts), args.ctm)
+    if args.rttm:
+        write_lines(_format_rttm(transcripts), args.rttm)
+    forms: dict[Format, Path | None] = {"srt": args.srt, "vtt": args.vtt}
+    for form, folder in forms.items():
+        for transcript in transcripts if folder else ():
+            name = f"{_name_recording(Path(transcript.file))}.{form}"
+            write_subtitles(make_cues(transcript.words), cast(Path, folder) / name, form)
 
 
 def _print_words(transcripts: list[Transcript]) -> None:
@@ -103,15 +134,24 @@ def _name_recording(file: Path) -> str:
 
 
 def _check_recordings(files: list[Path]) -> None:
-    """A CTM tells recordings apart by their names alone."""
+    """Files of results tell recordings apart by their names alone."""
     by_name: dict[str, Path] = {}
     for file in files:
         namesake = by_name.setdefault(_name_recording(file), file)
         if namesake is not file:
             raise InputError(
-                f"{namesake} and {file} are both {_name_recording(file)} in a CTM; rename one, or"
-                " transcribe them one by one"
+                f"{namesake} and {file} are both {_name_recording(file)} in a CTM or RTTM; rename"
+                " one, or transcribe them one by one"
             )
+
+
+def _format_rttm(transcripts: list[Transcript]) -> Iterator[str]:
+    """`SPEAKER recording channel begin duration ...` of NIST's RTTM, one line for each segment."""
+    for transcript in transcripts:
+        name = _name_recording(Path(transcript.file))
+        for begin, end in transcript.segments:
+            length = end - begin
+            yield f"SPEAKER {name} 1 {begin:.3f} {length:.3f} <NA> <NA> speech <NA> <NA>"
 
 
 def _format_ctm(transcripts: list[Transcript]) -> Iterator[str]:

@@ -91,7 +91,7 @@ def align_file(
         raise InputError(f"{file}: {error}") from None
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
     recording = front_end.read(str(file), channel)
-    front_end.adapt([recording])
+    recording = front_end.estimate(recording.file, [recording]).apply(recording)
     loglikes = network(recording.features, recording.statistics).numpy()
     stride = network.model.output_stride
     timed = TimingAligner(speech, options, choose_engine(), stride).align(

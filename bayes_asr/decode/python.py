@@ -5,10 +5,9 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.forward.average import AveragedNetwork
-from bayes_asr.decode.forward.interface import Output
+from bayes_asr.decode.forward.interface import Output, Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load_any
 from bayes_asr.decode.packed import unpacked
-from bayes_asr.decode.recordings import Streams
 from bayes_asr.decode.transcribe import Transcript, compute_features
 from bayes_asr.decode.transcribe import transcribe as transcribe_files
 

@@ -1,7 +1,7 @@
 """Sound files as the streams of features that a run reads, each made as those of its training."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +14,9 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate_all
 from bayes_asr.data.features.fmllr_record import FmllrRecord, find_record
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, cmvn_statistics
-from bayes_asr.data.sound.audio import Channel, bring_to_rate, read_audio
+from bayes_asr.data.sound.audio import Announce, Channel, bring_to_rate, read_audio, warn
 from bayes_asr.data.sound.spectrum import Analysis
-
-Streams = Mapping[str, np.ndarray]
-"""Features, or statistics of a speaker, by stream."""
+from bayes_asr.decode.speakers import Recording, Speaker
 
 ADAPTER = "gmm.adaptation:SpeakerAdapter"
 """The `Adapter` of runs whose features our GMMs have adapted."""
@@ -27,18 +25,10 @@ ADAPTER = "gmm.adaptation:SpeakerAdapter"
 class Adapter(Protocol):
     """Adaptation to speakers whose cepstra are at hand."""
 
-    def adapt(self, speaker: str, cepstra: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Adapted features [T, D] of all that a speaker says, by cepstra [T, F] by utterance."""
-
-
-@dataclass(frozen=True)
-class Recording:
-    """Features [T, F] of a file of so many seconds, and statistics of its speaker, by stream."""
-
-    file: str
-    seconds: float
-    features: dict[str, np.ndarray]
-    statistics: dict[str, np.ndarray] = field(default_factory=dict)
+    def estimate(
+        self, speaker: str, cepstra: Mapping[str, np.ndarray]
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """The map from cepstra [T, F] to adapted features [T, D] of a speaker, by utterances."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +59,16 @@ class RecordingFrontEnd:
 
     def read(self, file: str, channel: Channel | None) -> Recording:
         """Compute all streams of a file, as far as all of them go, before any adaptation."""
-        samples, rate = read_audio(file, channel)
+        return self.compute(file, *read_audio(file, channel))
+
+    def compute(
+        self, file: str, samples: np.ndarray, rate: int, announce: Announce = warn
+    ) -> Recording:
+        """Compute all streams of samples [N] at `rate` Hz, as `read` does."""
         rates = dict.fromkeys(analysis.sample_rate for analysis in self.analyses.values())
-        resampled = {target: bring_to_rate(samples, rate, target, file) for target in rates}
+        resampled = {
+            target: bring_to_rate(samples, rate, target, file, announce) for target in rates
+        }
         features = {name: make(resampled[make.sample_rate]) for name, make in self.analyses.items()}
         frames = min(map(len, features.values()))
         if not frames:
@@ -82,20 +79,26 @@ class RecordingFrontEnd:
         features = {name: x[:frames] for name, x in features.items()}
         return Recording(file, len(samples) / rate, features)
 
-    def adapt(self, recordings: Sequence[Recording]) -> None:
-        """Adapt the features of all recordings of one speaker, and add his statistics."""
-        who = recordings[0].file if len(recordings) == 1 else f"all {len(recordings)} files"
+    def estimate(self, who: str, recordings: Sequence[Recording]) -> Speaker:
+        """The speaker of recordings, as far as the run adapts to him or normalises by him.
+
+        who: in messages.
+        """
+        adapted = {}
         for name, adapter in self.adapters.items():
             # Numbers tell recordings apart, as a file may be given twice.
             cepstra = {str(i): sound.features[name] for i, sound in enumerate(recordings)}
-            adapted = adapter.adapt(who, cepstra)
-            for i, sound in enumerate(recordings):
-                sound.features[name] = adapted[str(i)]
-        for name, front_end in self.front_ends.items():
-            if front_end.cmvn != "none":
-                statistics = cmvn_statistics(sound.features[name] for sound in recordings)
-                for sound in recordings:
-                    sound.statistics[name] = statistics
+            adapted[name] = adapter.estimate(who, cepstra)
+        speaker = Speaker(adapted, {})
+        features = [speaker.apply(sound).features for sound in recordings]
+        return Speaker(
+            adapted,
+            {
+                name: cmvn_statistics(streams[name] for streams in features)
+                for name, front_end in self.front_ends.items()
+                if front_end.cmvn != "none"
+            },
+        )
 
     def describe_speakers(self, whose: str) -> None:
         """Say of whom statistics and transforms are."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,102 +15,25 @@ from bayes_asr.data.directories import locate
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, load_library
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
-from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.spans import word_spans
-from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
-from bayes_asr.decode.align.utterance import align_utterance
+from bayes_asr.decode.align.transcript import read_pronouncer
 from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
+from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load
-from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
-from bayes_asr.decode.recordings import RecordingFrontEnd, Streams
-from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
-from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.recognise import RecognisedWord, Recogniser
+from bayes_asr.decode.recordings import RecordingFrontEnd
+from bayes_asr.decode.search.embedded import choose_engine
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
-from bayes_asr.decode.search.inputs import check_loglikes
-from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.tuned_weights import choose_weights
+from bayes_asr.decode.segments import Segmentation, SegmentedFile, Segmenter, SilenceModel
+from bayes_asr.decode.speakers import Recording, Speaker
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.nn import beam_search
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 TAIL = 0.05  # of the attention for a label: the share before its begin, and after its end
-
-
-@dataclass(frozen=True)
-class RecognisedWord:
-    """A word (or phone) with its begin and end in seconds, and its posterior."""
-
-    word: str
-    start: float
-    end: float
-    confidence: float
-
-
-@dataclass(frozen=True)
-class Transcript:
-    """The words recognised in a file of so many seconds."""
-
-    file: str
-    seconds: float
-    words: list[RecognisedWord]
-
-
-@dataclass(frozen=True)
-class Recogniser:
-    """A run, ready to recognise: features to words at the weights that were chosen on dev."""
-
-    network: LogLikelihoods
-    graph: DecodingGraph
-    words: dict[int, str]
-    options: SearchOptions
-    weights: Weights
-    engine: Engine
-    pronouncer: Pronouncer | None
-    """To find the times of words; None where the graph's folder has no lexicon."""
-
-    def recognise(self, name: str, features: Streams, cmvn: Streams) -> list[RecognisedWord]:
-        """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them; both
-        by stream.
-        """
-        loglikes = check_loglikes(self.graph, name, self.network(features, cmvn).numpy())
-        result = decode_utterance(self.graph, name, loglikes, self.options, self.engine)
-        if result.lattice is None:
-            raise InputError(
-                f"{name}: no path through its {len(loglikes)} frames; try a wider beam"
-            )
-        if not result.reached_final:
-            LOGGER.warning("%s: no path reached a final state; partial words", name)
-        # The words of the best path stay; risk gives each its confidence and, roughly, its times.
-        hypothesis = decode_risk(result.lattice, *self.weights, change_words=False).words
-        words = [self.words[timed.word] for timed in hypothesis]
-        spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
-        # Times count frames of the output, each as long as so many of the features.
-        shift = FRAME_SHIFT * self.network.model.output_stride
-        return [
-            RecognisedWord(
-                word,
-                round(shift * float(start), 3),
-                round(shift * float(end), 3),
-                round(timed.confidence, 4),
-            )
-            for timed, word, (start, end) in zip(hypothesis, words, spans, strict=True)
-        ]
-
-    def _align(
-        self, name: str, words: list[str], loglikes: np.ndarray
-    ) -> list[tuple[float, float]] | None:
-        """Frames of the words by forced alignment: words of a lattice have no exact times."""
-        if self.pronouncer is None:
-            return None
-        options = AlignOptions(self.options.acoustic_scale)
-        try:
-            aligned = align_utterance(name, words, loglikes, self.pronouncer, options, self.engine)
-            return [*word_spans(words, aligned.transition_ids, self.pronouncer)]
-        except InputError as error:
-            LOGGER.warning("%s; times are rough", error)
-            return None
 
 
 @dataclass(frozen=True)
@@ -159,6 +82,21 @@ def _find_span(weights_M: np.ndarray, seconds: float) -> tuple[float, float]:
     return step * int(begin), step * (min(int(end), len(weights_M) - 1) + 1)
 
 
+@dataclass(frozen=True)
+class Transcript:
+    """The words recognised in a file of so many seconds.
+
+    segments: of speech, in which words were looked for; unheard: those of them in which nothing
+    could be recognised; both [begin, end] in seconds.
+    """
+
+    file: str
+    seconds: float
+    words: list[RecognisedWord]
+    segments: list[list[float]] = field(default_factory=list)
+    unheard: list[list[float]] = field(default_factory=list)
+
+
 def transcribe(
     run: Path,
     files: Sequence[Path],
@@ -167,6 +105,7 @@ def transcribe(
     one_speaker: bool = False,
     weights: Weights | None = None,
     graph: Path | None = None,
+    segmenter: Segmenter | None = None,
 ) -> tuple[list[Transcript], list[str]]:
     """Recognise the words of sound files by the best network of `run`; - is standard input.
 
@@ -175,72 +114,63 @@ def transcribe(
     adapts to the speaker, each file is one, or all are if `one_speaker`. channel: of several,
     counted from 0, or their mean. `graph`: another folder than the run's. `weights`: LM weight and
     insertion penalty, otherwise those that dev chose with this graph, or those of the search where
-    it did not. Runs with a decoder have neither. InputError for a run that is not complete, or
-    whose features the front end cannot make.
+    it did not. Runs with a decoder have neither. segmenter: finds speech, whose segments are
+    recognised one by one; None cuts what is longer than a minute. InputError for a run that is not
+    complete, or whose features the front end cannot make.
     """
     load_library()
     config = read_configuration(run)
     network = load_generator(run) if task_of(config).recogniser == "generate" else load(run)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
-    recogniser = _make_recogniser(run, network, config, weights, graph)
+    recogniser = _choose_recogniser(run, network, config, weights, graph)
+    segmentation = _make_segmentation(run, front_end, network, config, graph, segmenter)
     refused: list[str] = []
-    recordings = []
-    for file in files:
+    sounds: list[tuple[SegmentedFile, list[Recording]]] = []
+    # All files are looked at first: statistics of one speaker are those of all of them.
+    for name in files:
         with _collect_errors(refused):
-            recordings.append(front_end.read(str(file), channel))
-    # All files are read first: statistics of one speaker are those of all of them.
-    speakers = [recordings] if one_speaker and recordings else [[sound] for sound in recordings]
+            file = segmentation.open(str(name), channel)
+            sounds.append((file, file.sample()))
+    speakers = [sounds] if one_speaker and sounds else [[sound] for sound in sounds]
     transcripts = []
     if speakers:
-        together = f"all {len(recordings)} files as of one speaker"
+        together = f"all {len(sounds)} files as of one speaker"
         front_end.describe_speakers(together if one_speaker else "each file by itself")
-    for sounds in speakers:
+    for group in speakers:
         with _collect_errors(refused):
-            front_end.adapt(sounds)
-            for sound in sounds:
+            who = group[0][0].sound.name if len(group) == 1 else f"all {len(group)} files"
+            speaker = front_end.estimate(who, [x for _, sample in group for x in sample])
+            for file, _ in group:
                 with _collect_errors(refused):
-                    words = recogniser.recognise(sound.file, sound.features, sound.statistics)
-                    transcripts.append(Transcript(sound.file, round(sound.seconds, 3), words))
+                    transcripts.append(_recognise_file(recogniser, file, speaker))
     return transcripts, refused
 
 
-def compute_features(
-    run: Path, file: Path, channel: Channel | None = None
-) -> tuple[Streams, Streams]:
-    """Features [T, F] of a sound file by stream, and CMVN statistics [2, F+1] of the file alone.
-
-    Made as those that `run` was trained on; its network takes both. InputError as of `transcribe`.
-    """
-    front_end = RecordingFrontEnd.open(run, load(run).front_ends, read_configuration(run))
-    recording = front_end.read(str(file), channel)
-    front_end.adapt([recording])
-    features = recording.features
-    return features, {name: cmvn_statistics([matrix]) for name, matrix in features.items()}
-
-
-@contextmanager
-def _collect_errors(refused: list[str]) -> Iterator[None]:
-    """Collect the error of a file, so that the others are recognised all the same."""
-    try:
-        yield
-    except InputError as error:
-        refused.append(str(error))
+def _choose_recogniser(
+    run: Path,
+    network: LogLikelihoods,
+    config: Config,
+    weights: Weights | None,
+    graph: Path | None,
+) -> Recogniser | GeneratingRecogniser:
+    if not isinstance(network, SequenceGenerator):
+        return _open_recogniser(run, network, config, weights, graph)
+    if weights or graph:
+        raise InputError(
+            f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip"
+            " and --graph"
+        )
+    return GeneratingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
 
 
-def _make_recogniser(
+def _open_recogniser(
     run: Path,
     network: LogLikelihoods,
     config: Config,
     weights: Weights | None,
     other_graph: Path | None,
-) -> Recogniser | GeneratingRecogniser:
-    if isinstance(network, SequenceGenerator):
-        if weights or other_graph:
-            raise InputError(
-                f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip"
-                " and --graph"
-            )
-        return GeneratingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
+) -> Recogniser:
+    """A run with its graph, or `other_graph`, and the weights that dev chose, if not others."""
     graph = other_graph or _locate_graph(run, config)
     model = task_of(config).locate_model()
     search = SearchOptions.from_config(config.decode, allow_partial=True)
@@ -263,3 +193,76 @@ def _locate_graph(run: Path, config: Config) -> Path:
         return locate(config.data.graph, config.data, "graph")
     except InputError as error:
         raise InputError(f"{error} in {run / CONFIG}, or give --graph DIR") from None
+
+
+def _recognise_file(
+    recogniser: Recogniser | GeneratingRecogniser, file: SegmentedFile, speaker: Speaker
+) -> Transcript:
+    """The words of all segments of a file; InputError where nothing can be recognised in any."""
+    spans = file.find_speech(speaker)
+    words: list[RecognisedWord] = []
+    unheard, faults = [], []
+    for segment in file.read(spans, speaker):
+        sound, begin = segment.recording, segment.span[0]
+        try:
+            recognised = recogniser.recognise(sound.file, sound.features, sound.statistics)
+        except InputError as error:
+            unheard.append([*segment.span])
+            faults.append(error)
+            continue
+        words += [_shift(word, begin) for word in recognised]
+    if faults and len(faults) == len(spans):
+        raise faults[0]
+    for fault in faults:
+        LOGGER.warning("%s", fault)
+    segments = [[round(begin, 3), round(end, 3)] for begin, end in spans]
+    seconds = round(file.sound.seconds, 3)
+    return Transcript(file.sound.name, seconds, words, segments, unheard)
+
+
+def _shift(word: RecognisedWord, begin: float) -> RecognisedWord:
+    """A word of a segment with its times in the file, where the segment begins at `begin`."""
+    return replace(word, start=round(word.start + begin, 3), end=round(word.end + begin, 3))
+
+
+def _make_segmentation(
+    run: Path,
+    front_end: RecordingFrontEnd,
+    network: LogLikelihoods,
+    config: Config,
+    other_graph: Path | None,
+    segmenter: Segmenter | None,
+) -> Segmentation:
+    generates = isinstance(network, SequenceGenerator)
+    if generates and segmenter == "network":
+        raise InputError("a decoder with attention does not hear silence; take --segments vad")
+
+    def open_silence() -> SilenceModel:
+        graph = other_graph or _locate_graph(run, config)
+        transitions = read_transition_model(task_of(config).locate_model())
+        return SilenceModel.open(network, graph, transitions)
+
+    automatic: Segmenter = "vad" if generates else "network"
+    return Segmentation(front_end.compute, segmenter, automatic, open_silence)
+
+
+def compute_features(
+    run: Path, file: Path, channel: Channel | None = None
+) -> tuple[Streams, Streams]:
+    """Features [T, F] of a sound file by stream, and CMVN statistics [2, F+1] of the file alone.
+
+    Made as those that `run` was trained on; its network takes both. InputError as of `transcribe`.
+    """
+    front_end = RecordingFrontEnd.open(run, load(run).front_ends, read_configuration(run))
+    recording = front_end.read(str(file), channel)
+    features = front_end.estimate(recording.file, [recording]).apply(recording).features
+    return features, {name: cmvn_statistics([matrix]) for name, matrix in features.items()}
+
+
+@contextmanager
+def _collect_errors(refused: list[str]) -> Iterator[None]:
+    """Collect the error of a file, so that the others are recognised all the same."""
+    try:
+        yield
+    except InputError as error:
+        refused.append(str(error))

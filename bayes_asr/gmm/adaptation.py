@@ -136,17 +136,20 @@ class SpeakerAdapter:
         models = Models.open({}, job, choose_engine().name, find_unadapted(model_dir))
         return cls(read_pipeline(model_dir), models, Adaptation(read_silence_ids(job.graph)))
 
-    def adapt(self, speaker: str, cepstra: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Adapted features [T, D] of all that a speaker says, by cepstra [T, F] by utterance."""
+    def estimate(
+        self, speaker: str, cepstra: Mapping[str, np.ndarray]
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """The map from cepstra [T, F] to adapted features [T, D] of a speaker, by utterances."""
         statistics = cmvn_statistics(cepstra.values())
         self.pipeline.find_dim(statistics.shape[1] - 1, Path(self.models.job.loglikes))
-        features = {
-            utt: self.pipeline.transform(self.pipeline.front_end.prepare(x, statistics))
-            for utt, x in cepstra.items()
-        }
+
+        def prepare(x: np.ndarray) -> np.ndarray:
+            return self.pipeline.transform(self.pipeline.front_end.prepare(x, statistics))
+
+        features = {utt: prepare(x) for utt, x in cepstra.items()}
         models = replace(self.models, features=features)
         transform = estimate_transform(models, self.adaptation, speaker, features, lambda _: None)
-        return {utt: apply_transform(transform, x) for utt, x in features.items()}
+        return lambda x: apply_transform(transform, prepare(x))
 
 
 def accumulate_unadapted(

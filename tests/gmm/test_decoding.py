@@ -150,14 +150,16 @@ def test_new_recordings_are_adapted_as_decoding_adapts(
     assert record == FmllrRecord(tmp_path / "moved" / "exp" / "tri3", sound)
     adapter = SpeakerAdapter.open(record.model_dir)
     said = {utt: x for utt, x in spoken.features.items() if utt.startswith("ann")}
-    for utt, x in adapter.adapt("ann", said).items():
-        np.testing.assert_array_equal(x, spoken.features[utt])
+    adapt = adapter.estimate("ann", said)
+    for utt, x in said.items():
+        np.testing.assert_array_equal(adapt(x), spoken.features[utt])
     assert f"{record.model_dir}: ann: 240 frames of speech, and a transform takes" in messages()
     transform = read_transforms(adapted)["ann"]
-    for utt, x in replace(adapter, adaptation=ADAPTATION).adapt("ann", said).items():
-        np.testing.assert_array_equal(x, apply_transform(transform, spoken.features[utt]))
+    adapt = replace(adapter, adaptation=ADAPTATION).estimate("ann", said)
+    for utt, x in said.items():
+        np.testing.assert_array_equal(adapt(x), apply_transform(transform, spoken.features[utt]))
     with pytest.raises(InputError) as raised:
-        replace(adapter, pipeline=replace(adapter.pipeline, matrix=np.eye(DIM + 2))).adapt(
+        replace(adapter, pipeline=replace(adapter.pipeline, matrix=np.eye(DIM + 2))).estimate(
             "ann", said
         )
     one_line(raised, f"{record.model_dir}: the features have {DIM} values", "extract the features")

@@ -5,7 +5,8 @@ libsndfile decodes them, through soundfile; `containers` finds out whether they 
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
@@ -16,6 +17,7 @@ import scipy  # which imports its parts as they are used
 from bayes_asr.base.errors import InputError, reason
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.containers import KINDS, NEEDED, check_complete, is_known
+from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.kaldi_io.byte_reader import CHUNK, DAMAGED, ByteReader, OpenPipe
 from bayes_asr.kaldi_io.rxfilename import is_pipe, refuse_pipe
@@ -42,6 +44,10 @@ Announce = Callable[[str, str], None]
 def warn(name: str, remark: str) -> None:
     """Say in the log what was done to a file."""
     LOGGER.warning("%s: %s", name, remark)
+
+
+def be_silent(name: str, remark: str) -> None:
+    """Say nothing of what was done to a file, where it was said of another part of it."""
 
 
 def load_library() -> Any:
@@ -74,30 +80,25 @@ def read_channels(path: Path | str, *, open_pipe: OpenPipe | None = None) -> tup
     cannot be opened or decoded, truncated files, samples that are no numbers, and no samples.
     """
     with _open(str(path), open_pipe) as source:
-        # The first bytes are judged alone, so that a huge file of another kind is not read at all.
-        content = bytearray(source.read_some(NEEDED))
-        if not content:
-            raise source.fail("is empty; make it again")
-        if content == LFS_POINTER:
-            raise source.fail("is a pointer of Git LFS, not the sound; fetch that: git lfs pull")
-        if not is_known(content):
-            raise source.fail(f"is none of {', '.join(KINDS)}; convert it: sox IN OUT.wav")
+        content = bytearray(read_head(source))
         while part := source.read_some(CHUNK):
             content += part
             if len(content) > LARGEST:
                 raise source.fail(f"has more than {LARGEST} bytes; cut it into shorter files")
-        possible = check_complete(content, source.name)
-        samples, rate = _decode(content, source)
-        if rate not in RATES or not len(samples):
-            raise source.fail(f"{len(samples)} samples at {rate} Hz: an empty or damaged file")
-        # The decoder may end early without an error, so its count is held against the container's.
-        if len(samples) not in possible:
-            due = possible[0] if len(samples) < possible[0] else possible[-1]
-            raise source.fail(
-                f"{len(samples)} samples are decoded, but by its size {due} are due: {DAMAGED}, or"
-                " convert it: sox IN OUT.wav"
-            )
-        return samples, rate
+        decoding = open_decoding(io.BytesIO(content), len(content), source.name)
+        return _join([*decoding.blocks], decoding.channels), decoding.rate
+
+
+def read_head(source: ByteReader) -> bytes:
+    """The first bytes of a file, by which alone a huge one of another kind is refused."""
+    head = source.read_some(NEEDED)
+    if not head:
+        raise source.fail("is empty; make it again")
+    if head == LFS_POINTER:
+        raise source.fail("is a pointer of Git LFS, not the sound; fetch that: git lfs pull")
+    if not is_known(head):
+        raise source.fail(f"is none of {', '.join(KINDS)}; convert it: sox IN OUT.wav")
+    return head
 
 
 def take_channel(
@@ -174,9 +175,21 @@ def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:
         raise InputError(f"{name}: cannot be opened: {reason(error)}") from None
 
 
-def _decode(content: bytearray, source: ByteReader) -> tuple[np.ndarray, int]:
-    """Samples float32 [N, channels] and their rate."""
-    soundfile = load_library()
+@dataclass(frozen=True)
+class Decoding:
+    """A file that is being decoded: its rate in Hz, channels, the samples that it promises of each,
+    and its blocks float32 [n, channels] as int16 has them; InputError where these end too early.
+    """
+
+    rate: int
+    channels: int
+    promised: int
+    blocks: Iterator[np.ndarray]
+
+
+def open_decoding(file: BinaryIO, size: int, name: str) -> Decoding:
+    """Decode a file of `size` bytes which can seek; raises InputError as `read_channels`."""
+    soundfile, source = load_library(), ByteReader(file, name, size)
 
     class OneWay(soundfile.SoundFile):  # type: ignore[name-defined]
         """A file that is read once: soundfile seeks after each read, which some FLAC refuses."""
@@ -184,37 +197,67 @@ def _decode(content: bytearray, source: ByteReader) -> tuple[np.ndarray, int]:
         def seekable(self) -> bool:
             return False
 
+    content = FileBytes(file, size)
+    possible = check_complete(content, name)
     try:
-        with OneWay(io.BytesIO(content)) as file:
-            # A block has BLOCK samples over all channels, and at least one moment of time.
-            size, blocks, count = max(1, BLOCK // file.channels), [], 0
-            most = min(LONGEST, max(ALWAYS_DECODED, MOST_PER_BYTE * len(content)))
-            rate, promised = file.samplerate, file.frames
-            forged = promised < UNTOLD and promised * file.channels > most
-            while not forged and len(block := file.read(size, "float32", always_2d=True)):
-                blocks.append(block)
-                count += block.size
-                forged = count > most
-            if forged:
-                raise source.fail(
-                    f"has more than {most} samples in {len(content)} bytes; cut it into shorter"
-                    " files"
-                )
-            samples = _join(blocks, file.channels)
+        decoder = OneWay(content.open())
     except soundfile.SoundFileError as error:
-        message = getattr(error, "error_string", str(error)).strip(" .")
-        raise source.fail(f"cannot be decoded: {message}; {DAMAGED}") from None
-    if len(samples) < promised < UNTOLD:
-        raise source.fail(f"{len(samples)} of its {promised} samples can be decoded: {DAMAGED}")
-    for begin in range(0, len(samples), BLOCK):
-        part = samples[begin : begin + BLOCK]
-        # The comparison is negated because one with NaN is false.
-        wrong = ~(np.abs(part) <= LOUDEST)
-        if wrong.any():
-            where = begin + int(np.argwhere(wrong)[0][0])
-            raise source.fail(f"sample {where} is {part[wrong][0]:g} times full scale: {DAMAGED}")
-    samples *= FULL_SCALE
-    return samples, rate
+        raise _undecodable(source, error) from None
+    blocks = _iter_blocks(decoder, possible, source, soundfile.SoundFileError)
+    return Decoding(decoder.samplerate, decoder.channels, decoder.frames, blocks)
+
+
+def _iter_blocks(
+    decoder: Any, possible: range, source: ByteReader, fault: type[Exception]
+) -> Iterator[np.ndarray]:
+    """Yield blocks float32 [n, channels], each of numbers, as many as the file promises."""
+    rate, promised, channels = decoder.samplerate, decoder.frames, decoder.channels
+    # A block has BLOCK samples over all channels, and at least one moment of time.
+    length, count = max(1, BLOCK // channels), 0
+    most = min(LONGEST, max(ALWAYS_DECODED, MOST_PER_BYTE * (source.size or 0)))
+    forged = promised < UNTOLD and promised * channels > most
+    with decoder:
+        while not forged:
+            try:
+                block = decoder.read(length, "float32", always_2d=True)
+            except fault as error:
+                raise _undecodable(source, error) from None
+            if not len(block):
+                break
+            _check_samples(block, count, source)
+            count += len(block)
+            forged = count * channels > most
+            block *= FULL_SCALE
+            yield block
+    if forged:
+        raise source.fail(
+            f"has more than {most} samples in {source.size} bytes; cut it into shorter files"
+        )
+    if count < promised < UNTOLD:
+        raise source.fail(f"{count} of its {promised} samples can be decoded: {DAMAGED}")
+    if rate not in RATES or not count:
+        raise source.fail(f"{count} samples at {rate} Hz: an empty or damaged file")
+    # The decoder may end early without an error, so its count is held against the container's.
+    if count not in possible:
+        due = possible[0] if count < possible[0] else possible[-1]
+        raise source.fail(
+            f"{count} samples are decoded, but by its size {due} are due: {DAMAGED}, or"
+            " convert it: sox IN OUT.wav"
+        )
+
+
+def _undecodable(source: ByteReader, error: Exception) -> InputError:
+    message = getattr(error, "error_string", str(error)).strip(" .")
+    return source.fail(f"cannot be decoded: {message}; {DAMAGED}")
+
+
+def _check_samples(block: np.ndarray, begin: int, source: ByteReader) -> None:
+    """Refuse a block that is no sound; begin: of its samples in the file."""
+    # The comparison is negated because one with NaN is false.
+    wrong = ~(np.abs(block) <= LOUDEST)
+    if wrong.any():
+        where = begin + int(np.argwhere(wrong)[0][0])
+        raise source.fail(f"sample {where} is {block[wrong][0]:g} times full scale: {DAMAGED}")
 
 
 def _join(blocks: list[np.ndarray], channels: int) -> np.ndarray:

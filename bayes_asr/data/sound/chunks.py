@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
 # sizes of sound that programs announce in a pipe: sox and arecord about 2 GiB, ffmpeg all that fits
@@ -78,13 +79,13 @@ LAYOUTS = {
 }
 
 
-def check_chunks(content: bytearray, source: ByteReader) -> None:
+def check_chunks(content: FileBytes, source: ByteReader) -> None:
     """Refuse a file whose sound is not there to its end, or is not all of it.
 
     Sizes that a pipe left open, and those of 64 bits, are written into `content` as libsndfile
     understands them, and what follows W64's sound is taken away.
     """
-    magic = bytes(content[:4])
+    magic = content[:4]
     layout = LAYOUTS[magic]
     end = _read_header(magic, layout, source)
     chunks = _walk_to_sound(layout, source)
@@ -105,7 +106,7 @@ def check_chunks(content: bytearray, source: ByteReader) -> None:
         del content[source.position + length :]  # libsndfile would take it for sound
 
 
-def check_au(content: bytearray, source: ByteReader) -> None:
+def check_au(content: FileBytes, source: ByteReader) -> None:
     """The same of a file of Sun's, which has one header of numbers before its sound."""
     endian = AU[source.take(4, "the header")]
     offset, length, coding, _, channels = (
@@ -119,7 +120,7 @@ def check_au(content: bytearray, source: ByteReader) -> None:
     _refuse_part(length, AU_CODINGS.get(coding, 1) * channels, source)
 
 
-def refuse_second(content: bytearray, end: int, source: ByteReader) -> None:
+def refuse_second(content: FileBytes, end: int, source: ByteReader) -> None:
     """Refuse a file behind which, at the offset `end`, another begins."""
     if content.startswith((*FILES, *FURTHER), end):
         raise source.fail(
@@ -152,7 +153,7 @@ def _walk_to_sound(layout: ChunkLayout, source: ByteReader) -> dict[bytes, bytes
 
 
 def _bring_to_riff(
-    content: bytearray, size_at: int, length: int, chunks: Mapping[bytes, bytes], source: ByteReader
+    content: FileBytes, size_at: int, length: int, chunks: Mapping[bytes, bytes], source: ByteReader
 ) -> tuple[int, int]:
     """Write RF64, whose files are short enough here, as RIFF; returns its end and its length.
 
@@ -169,12 +170,12 @@ def _bring_to_riff(
 
 
 def _refuse_second_sound(
-    content: bytearray, layout: ChunkLayout, source: ByteReader, position: int, end: int
+    content: FileBytes, layout: ChunkLayout, source: ByteReader, position: int, end: int
 ) -> None:
     """Walk the chunks from a position: refuse another one of sound, and another file."""
     while position + layout.header <= end:
         refuse_second(content, position, source)
-        name = bytes(content[position : position + 4])
+        name = content[position : position + 4]
         if name == layout.sound:
             raise source.fail(
                 f"a second chunk of sound is at offset {position}, which others pass over: take"

@@ -4,10 +4,10 @@ libsndfile, which decodes it, takes a truncated RIFF, SPHERE, Ogg or MP3 file fo
 ends an MP3 file of varying bit rate where it guesses the end.
 """
 
-import io
 import re
 
 from bayes_asr.data.sound.chunks import AU, FILES, LAYOUTS, check_au, check_chunks, refuse_second
+from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
 CONVERT = "convert it: sox IN OUT.wav"
@@ -37,21 +37,22 @@ def is_known(head: bytes | bytearray) -> bool:
     return head.startswith(magics) or _is_mp3(head)
 
 
-def check_complete(content: bytearray, name: str) -> range:
+def check_complete(content: FileBytes, name: str) -> range:
     """Refuse a file that lacks bytes; returns the range in which its number of samples must lie.
 
     content: of a kind that is known. It is brought into a form that libsndfile understands: without
     an ID3 tag before the sound and what follows SPHERE's, and as `check_chunks` leaves it.
     """
-    while content[:3] == b"ID3":
+    while (head := content[:ID3])[:3] == b"ID3":
         # The size of an ID3 tag has seven bits in each of four bytes, the highest first.
-        size = sum((byte & 127) << 7 * place for place, byte in enumerate(content[9:5:-1]))
+        size = sum((byte & 127) << 7 * place for place, byte in enumerate(head[9:5:-1]))
         # Bit 4 of the flags says that a footer as long as the header follows the tag.
-        footer = ID3 * bool(len(content) > 5 and content[5] & 16)
+        footer = ID3 * bool(len(head) > 5 and head[5] & 16)
         # Some programs leave zeros between the tag and the sound.
-        content[:] = content[ID3 + size + footer :].lstrip(b"\0")
-    magic = bytes(content[:4])
-    source = ByteReader(io.BytesIO(content), name, len(content))
+        del content[: ID3 + size + footer]
+        del content[: content.count_zeros()]
+    magic = content[:4]
+    source = ByteReader(content.open(), name, len(content))
     if magic in LAYOUTS:
         check_chunks(content, source)
     elif magic in AU:
@@ -69,7 +70,7 @@ def check_complete(content: bytearray, name: str) -> range:
     return range(1 << 62)
 
 
-def _check_sphere(content: bytearray, source: ByteReader) -> int:
+def _check_sphere(content: FileBytes, source: ByteReader) -> int:
     """Read the text header (SPHERE 2.7, sp.doc of NIST): how many samples the file holds."""
     # The first line is the magic, the second the size of the whole header in bytes.
     head = source.line() + source.line()
@@ -143,12 +144,14 @@ def _mp3_frame(content: bytes | bytearray, start: int) -> tuple[int, int] | None
     return length, samples
 
 
-def _count_mp3(content: bytearray, source: ByteReader) -> range:
+def _count_mp3(content: FileBytes, source: ByteReader) -> range:
     """Walk the frames of an MP3 file: how many samples may come out of them."""
     position = frames = samples = 0
-    end = len(content.rstrip(b"\0"))  # a buffer that was not filled may follow the sound
-    while position < end and not content.startswith(MP3_TAGS, position):
-        frame = _mp3_frame(content, position)
+    # A buffer of zeros, which was not filled, may follow the sound.
+    while position + content.count_zeros(position) < len(content) and not content.startswith(
+        MP3_TAGS, position
+    ):
+        frame = _mp3_frame(content[position : position + 4], 0)
         if frame is None:
             raise source.fail(
                 f"no frame of MP3 begins at offset {position}: {DAMAGED}, or {CONVERT}"

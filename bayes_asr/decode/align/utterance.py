@@ -1,4 +1,4 @@
-"""Forced alignment: the best path of an utterance through the HMM of its transcript."""
+"""Forced alignment with the times and confidences of words and phones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,39 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.align.best_path import Alignment, AlignOptions, find_best_path
+from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import ConfidenceModel
+from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.spans import phone_spans, word_spans
 from bayes_asr.decode.align.timed import TimedAlignment, TimedResult
-from bayes_asr.decode.align.transcript import Pronouncer, build_transcript_fst, read_pronouncer
+from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.lattices.ctm import TimedLabel
 from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 
 PronouncerFiles = tuple[Path, Path, str | None]  # the arguments of read_pronouncer
-
-
-def align_utterance(
-    utt: str,
-    words: Sequence[str],
-    loglikes: np.ndarray,
-    pronouncer: Pronouncer,
-    options: AlignOptions,
-    engine: Engine,
-) -> Alignment:
-    """Align unscaled log-likelihoods [T, P] with `words`, a second time at a wider beam if need be.
-
-    Raises InputError, naming the utterance, for what cannot be aligned.
-    """
-    try:
-        scales = options.transition_scale, options.self_loop_scale
-        graph = build_transcript_fst(words, pronouncer, *scales)
-    except InputError as error:
-        raise InputError(f"{utt}: {error}") from None
-    decoding_graph = build_decoding_graph(graph, pronouncer.model, utt)
-    loglikes, description = check_loglikes(decoding_graph, utt, loglikes), f"its {len(words)} words"
-    return find_best_path(utt, decoding_graph, loglikes, options, engine, description)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ StreamFeatures = Matrix | Mapping[str, Matrix]
 CmvnStatistics = np.ndarray | Mapping[str, np.ndarray] | None
 """CMVN statistics [2, F+1] of the speaker: of the first stream, or of each, by name."""
 
+Streams = Mapping[str, np.ndarray]
+"""Features, or statistics of a speaker, by stream."""
+
 
 def name_streams(
     streams: Collection[str], features: StreamFeatures | None, keywords: Mapping[str, Matrix]

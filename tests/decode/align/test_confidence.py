@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import MISMATCH, SCALE, STAYING, ConfidenceModel
+from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.phone_loop import PhoneLoop
 from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.decode.align.utterance import TimingAligner, align_utterance
+from bayes_asr.decode.align.utterance import TimingAligner
 from bayes_asr.decode.search.embedded import choose_engine
 from tests.decode.align.test_utterance import sayings, toy
 

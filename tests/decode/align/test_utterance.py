@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.spans import word_spans
 from bayes_asr.decode.align.transcript import Pronouncer, align_equal
-from bayes_asr.decode.align.utterance import align_utterance
 from bayes_asr.decode.graph.lang import Lang, read_lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import NgramModel, read_arpa

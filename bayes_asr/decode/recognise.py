@@ -1,0 +1,88 @@
+"""Words of features: a run with its graph and the weights that dev chose."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT
+from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.forced import align_utterance
+from bayes_asr.decode.align.spans import word_spans
+from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.forward.interface import Streams
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.decode.lattices.mbr import decode_risk
+from bayes_asr.decode.lattices.paths import Weights
+from bayes_asr.decode.search.embedded import decode_utterance
+from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.inputs import check_loglikes
+from bayes_asr.decode.search.search_graph import DecodingGraph
+
+
+@dataclass(frozen=True)
+class RecognisedWord:
+    """A word (or phone) with its begin and end in seconds, and its posterior."""
+
+    word: str
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """A run, ready to recognise: features to words at the weights that were chosen on dev."""
+
+    network: LogLikelihoods
+    graph: DecodingGraph
+    words: dict[int, str]
+    options: SearchOptions
+    weights: Weights
+    engine: Engine
+    pronouncer: Pronouncer | None
+    """To find the times of words; None where the graph's folder has no lexicon."""
+
+    def recognise(self, name: str, features: Streams, cmvn: Streams) -> list[RecognisedWord]:
+        """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them; both
+        by stream.
+        """
+        loglikes = check_loglikes(self.graph, name, self.network(features, cmvn).numpy())
+        result = decode_utterance(self.graph, name, loglikes, self.options, self.engine)
+        if result.lattice is None:
+            raise InputError(
+                f"{name}: no path through its {len(loglikes)} frames; try a wider beam"
+            )
+        if not result.reached_final:
+            LOGGER.warning("%s: no path reached a final state; partial words", name)
+        # The words of the best path stay; risk gives each its confidence and, roughly, its times.
+        hypothesis = decode_risk(result.lattice, *self.weights, change_words=False).words
+        words = [self.words[timed.word] for timed in hypothesis]
+        spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
+        # Times count frames of the output, each as long as so many of the features.
+        shift = FRAME_SHIFT * self.network.model.output_stride
+        return [
+            RecognisedWord(
+                word,
+                round(shift * float(start), 3),
+                round(shift * float(end), 3),
+                round(timed.confidence, 4),
+            )
+            for timed, word, (start, end) in zip(hypothesis, words, spans, strict=True)
+        ]
+
+    def _align(
+        self, name: str, words: list[str], loglikes: np.ndarray
+    ) -> list[tuple[float, float]] | None:
+        """Frames of the words by forced alignment: words of a lattice have no exact times."""
+        if self.pronouncer is None:
+            return None
+        options = AlignOptions(self.options.acoustic_scale)
+        try:
+            aligned = align_utterance(name, words, loglikes, self.pronouncer, options, self.engine)
+            return [*word_spans(words, aligned.transition_ids, self.pronouncer)]
+        except InputError as error:
+            LOGGER.warning("%s; times are rough", error)
+            return None

@@ -1,0 +1,78 @@
+"""Subtitles: no word is lost, and cues are short enough to read and long enough to see."""
+
+import itertools
+import re
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayes_asr.decode.subtitles import (
+    LONGEST,
+    SHORTEST,
+    WIDTH,
+    format_srt,
+    format_vtt,
+    make_cues,
+)
+
+
+@dataclass
+class Word:
+    """A word from a time to another, in seconds."""
+
+    word: str
+    start: float
+    end: float
+
+
+def speak(parts: list[tuple[str, float, float]]) -> list[Word]:
+    """Words of (text, pause before it, length)."""
+    ends = [*itertools.accumulate(pause + length for _, pause, length in parts)]
+    return [
+        Word(text, end - length, end) for (text, _, length), end in zip(parts, ends, strict=True)
+    ]
+
+
+TEXT = st.text("abdeé-<&>", min_size=1, max_size=50)
+PARTS = st.lists(st.tuples(TEXT, st.floats(0, 9), st.floats(0.02, 2)), max_size=40)
+
+
+@given(PARTS)
+def test_no_word_is_lost_and_cues_keep_the_limits(parts: list[tuple[str, float, float]]) -> None:
+    words = speak(parts)
+    cues = make_cues(words)
+    assert " ".join(line for cue in cues for line in cue.lines).split() == [w.word for w in words]
+    for cue in cues:
+        assert len(cue.lines) <= 2
+        assert all(len(line) <= WIDTH or " " not in line for line in cue.lines)
+        assert 0 < cue.end - cue.start <= LONGEST + 1e-9
+    for cue, following in itertools.pairwise(cues):
+        assert cue.end <= following.start
+    assert {cue.start for cue in cues} <= {word.start for word in words}
+
+
+@given(st.lists(st.tuples(st.text("abc", min_size=1, max_size=9), st.just(0.05), st.just(0.3))))
+def test_a_cue_is_seen_for_a_second(parts: list[tuple[str, float, float]]) -> None:
+    for cue in make_cues(speak(parts)):
+        assert cue.end - cue.start >= SHORTEST - 1e-9
+
+
+def test_cues_break_at_pauses_and_balance_their_lines() -> None:
+    words = speak([(w, 0.1, 0.3) for w in ["one", "two", "three"]])
+    words += [Word(w.word, w.start + 5, w.end + 5) for w in words]
+    assert [cue.lines for cue in make_cues(words)] == [("one two three",)] * 2
+    long = speak([("abcdefghi", 0.0, 0.2)] * 6)
+    assert make_cues(long)[0].lines == ("abcdefghi abcdefghi abcdefghi",) * 2
+
+
+def test_formats() -> None:
+    cues = make_cues([Word("a<b", 3599.5, 3600.25), Word("&c", 3610.0, 3610.001)])
+    assert [*format_srt(cues)] == [
+        *("1", "00:59:59,500 --> 01:00:00,500", "a<b", ""),
+        *("2", "01:00:10,000 --> 01:00:11,000", "&c", ""),
+    ]
+    assert [*format_vtt(cues)][:5] == [
+        *("WEBVTT", "", "00:59:59.500 --> 01:00:00.500", "a&lt;b", "")
+    ]
+    assert all(re.fullmatch(r"[\d:.]+ --> [\d:.]+|WEBVTT||[^>]+", x) for x in format_vtt(cues))
