@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The goodness of pronunciation of a run's phones against the experts' scores of them.
 
-RUN is a network of speechocean762, with RUN/align_SET as bayes-asr align makes it. Regressions of
-each phone are learnt of train, their ridge is chosen on dev, and test is scored: correlations with
-intervals over speakers, mean squared errors, adults and children apart. Nothing is done where the
-clone has no scores.
+RUN has pronunciation_SET, as bayes-asr pronunciation makes it. Regressions of each phone are learnt
+of train, their ridge is chosen on dev, and test is scored: correlations with intervals over
+speakers, mean squared errors, adults and children apart. Nothing is done where the clone has no
+scores.
 """
 
 import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from corpus import HOME
 from experts import find_scores, read_scores
-from goodness import ScoredPhones, score_phones
+from goodness import ScoredPhones, read_goodness
 from regressions import correlate, fit, quadratic
 
 from bayes_asr.base.errors import InputError
@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; return 0, or 1 after one line that says what is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("run", type=Path, metavar="RUN", help="run directory of the network")
+    parser.add_argument("--data", type=Path, required=True, help="folder of train, dev and test")
     parser.add_argument("--corpus", type=Path, required=True, help=f"a clone of {HOME}")
     args = parser.parse_args(argv)
     path = find_scores(args.corpus)
@@ -39,9 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         experts = read_scores(path)
-        sets = {name: score_phones(args.run, name, experts) for name in ("train", "dev", "test")}
-        for line in tabulate(sets["train"], sets["dev"], sets["test"]):
-            print(line)
+        train, dev, test = (
+            read_goodness(args.run / f"pronunciation_{name}", args.data / name, experts)
+            for name in ("train", "dev", "test")
+        )
+        print(*tabulate(train, dev, test), sep="\n")
     except (InputError, OSError) as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 1

@@ -1,6 +1,6 @@
 """The phones that both a run and the experts score: goodness of pronunciation beside accuracy."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,25 +8,19 @@ import numpy as np
 from experts import ScoredWord
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.directories import locate
-from bayes_asr.data.targets.alignments import iter_alignments
-from bayes_asr.decode.align.goodness import PhoneScores, PronunciationScorer
-from bayes_asr.decode.forward.directory import StreamSource, find_streams, log_likelihoods
-from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load
-from bayes_asr.decode.graph.lang import find_phones_file, read_silence_phones
 from bayes_asr.evaluate.score.counts import align
-from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import read_mapping, read_symbols
-from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.text import read_mapping
 
 
 @dataclass(frozen=True)
 class ScoredPhones:
     """Phones [N] of a set, those left out that were aligned otherwise than the experts have them.
 
-    goodness: float64 [N]; features: float64 [N, 2M], as of `PhoneScores`; accuracy: the experts',
-    0 to 2, [N]; word: the number of its word, [N]; word_accuracy: 0 to 10, [W]; lost: how many were
-    left out.
+    goodness: float64 [N]; features: float32 [N, 2M], log posteriors and their ratios; accuracy: the
+    experts', 0 to 2, [N]; word: the number of its word, [N]; word_accuracy: 0 to 10, [W]; lost: how
+    many were left out.
     """
 
     phone: np.ndarray
@@ -40,37 +34,44 @@ class ScoredPhones:
     lost: int
 
 
-def score_phones(run: Path, name: str, experts: Mapping[str, Sequence[ScoredWord]]) -> ScoredPhones:
-    """Score the phones of the set `name` of a run by its alignments in `run`/align_NAME.
+def read_goodness(
+    scored: Path, data: Path, experts: Mapping[str, Sequence[ScoredWord]]
+) -> ScoredPhones:
+    """Join what bayes-asr pronunciation wrote, the data directory of a set, and the experts' words.
 
-    InputError for an utterance that no expert has scored.
+    InputError for an utterance that no expert has scored, and where the files disagree.
     """
+    aligned: dict[str, list[tuple[str, float]]] = {}
+    for _, (utt, _, phone, goodness) in iter_lines(scored / "gop.txt"):
+        aligned.setdefault(utt, []).append((phone, float(goodness)))
+    people, groups = read_mapping(data / "utt2spk"), read_mapping(data / "utt2age")
     columns: dict[str, list[np.ndarray]] = {}
     word_accuracy: list[float] = []
-    expected = 0
-    people, groups = _read_people(run, name)
-    for utt, scores in _iter_scores(run, name):
-        if utt not in experts:
-            raise InputError(f"{utt}: no expert has scored it; clone the corpus again")
-        words = experts[utt]
+    lost = 0
+    for utt, features in iter_matrices(scored / "features.scp"):
+        if utt not in experts or len(aligned.get(utt, ())) != len(features):
+            raise InputError(
+                f"{scored}: {utt} has {len(features)} rows of features, {len(aligned.get(utt, ()))}"
+                f" phones and {len(experts.get(utt, ()))} words that experts scored; score it again"
+            )
+        words, (ours, goodness) = experts[utt], zip(*aligned[utt], strict=True)
         phones = [phone for word in words for phone in word.phones]
-        expected += len(phones)
-        ours, theirs = match(phones, [scores.names[index] for index in scores.phone])
         accuracy = np.array([a for word in words for a in word.phone_accuracies])
         number = np.repeat(np.arange(len(words)), [len(word.phones) for word in words])
+        here, there = match(phones, ours)
+        lost += len(phones) - len(here)
         for key, column in {
-            "phone": np.array(phones)[theirs],
-            "goodness": scores.gop[ours],
-            "features": scores.features[ours],
-            "accuracy": accuracy[theirs],
-            "speaker": np.full(len(ours), people[utt]),
-            "group": np.full(len(ours), groups[utt]),
-            "word": len(word_accuracy) + number[theirs],
+            "phone": np.array(phones)[there],
+            "goodness": np.array(goodness)[here],
+            "features": features[here],
+            "accuracy": accuracy[there],
+            "speaker": np.full(len(here), people[utt]),
+            "group": np.full(len(here), groups[utt]),
+            "word": len(word_accuracy) + number[there],
         }.items():
             columns.setdefault(key, []).append(column)
         word_accuracy += [word.accuracy for word in words]
     joined = {key: np.concatenate(parts) for key, parts in columns.items()}
-    lost = expected - len(joined["phone"])
     return ScoredPhones(**joined, word_accuracy=np.array(word_accuracy), lost=lost)
 
 
@@ -85,27 +86,3 @@ def match(theirs: Sequence[str], ours: Sequence[str]) -> tuple[np.ndarray, np.nd
         j += edit.hyp is not None
     places = np.array(pairs, dtype=int).reshape(-1, 2)
     return places[:, 0], places[:, 1]
-
-
-def _read_people(run: Path, name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The speaker and the age group of each utterance of a set."""
-    data = Path(read_configuration(run).data.dir) / "data" / name
-    return read_mapping(data / "utt2spk"), read_mapping(data / "utt2age")
-
-
-def _iter_scores(run: Path, name: str) -> Iterator[tuple[str, PhoneScores]]:
-    """The scores of the utterances of a set that are aligned."""
-    data = read_configuration(run).data
-    directory, lang = run / f"align_{name}", locate(data.graph, data, "graph", announce=False)
-    network = load(run)
-    if not isinstance(network, LogLikelihoods):
-        raise InputError(f"{run}: several networks; name the run of one")
-    model = read_transition_model(directory / "final.mdl")
-    phones = read_symbols(find_phones_file(lang, directory / "final.mdl"))
-    silence = read_silence_phones(lang)
-    scorer = PronunciationScorer(model, phones, silence, network.log_priors.numpy())
-    aligned = dict(iter_alignments(directory, model))
-    directories = find_streams(run, [network], StreamSource(on=name))
-    for utt, loglikes in log_likelihoods(network, directories, data.max_skipped):
-        if utt in aligned:
-            yield utt, scorer.score(loglikes, aligned[utt])

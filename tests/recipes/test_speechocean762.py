@@ -125,9 +125,10 @@ def test_the_way_to_all_tables(
             assert len(scores[0].utterances) == len(read_text(data / name / "text"))
     for name in SETS:
         text = ("--text", data / name / "text_words", "--lang", local / "dict_align")
-        bayes_asr("align", words, "--on", name, *text, "--out", words / f"align_{name}")
+        bayes_asr("pronunciation", words, "--on", name, *text)
     capsys.readouterr()
-    assert sys.modules["against_experts"].main([str(words), "--corpus", str(corpus)]) == 0
+    folders = ["--data", str(data), "--corpus", str(corpus)]
+    assert sys.modules["against_experts"].main([str(words), *folders]) == 0
     first, _, _, _, goodness, *rows = capsys.readouterr().out.splitlines()
     assert " phones of test; " in first
     assert float(goodness.split("|")[2].split("[")[0]) > 0.1
@@ -223,14 +224,12 @@ def test_the_experts_are_asked_behind_the_errors(checkout: Checkout) -> None:
     (clone / "resource").mkdir(parents=True)
     command = ["./run.sh", "--recipe", "gmm", "--corpus", "clone", "--nj", "2", "--stage", "3"]
     assert checkout.run(*command, KALDI_ROOT="").returncode == 0
-    assert "align" not in [call[0] for call in checkout.calls("bayes-asr")]
+    assert "pronunciation" not in [call[0] for call in checkout.calls("bayes-asr")]
     (clone / "resource/scores.json").touch()
     done = checkout.run(*command, KALDI_ROOT="")
     assert done.returncode == 0, done.stderr
     run = out / "gmm/seed1"
-    verbs = [call for call in checkout.calls("bayes-asr") if call[0] in ("score", "align")]
-    assert [call[0] for call in verbs[-4:]] == ["score", "align", "align", "align"]
-    assert [call[3] for call in verbs[-3:]] == [*SETS]
-    assert verbs[-1][-2:] == ["--out", f"{run}/align_test"]
-    script = [str(recipe / "against_experts.py"), str(run), "--corpus", "clone"]
-    assert script in checkout.calls("python")
+    scored = [call[:4] for call in checkout.calls("bayes-asr") if call[0] == "pronunciation"]
+    assert scored == [["pronunciation", str(run), "--on", name] for name in SETS]
+    script = [str(recipe / "against_experts.py"), str(run), "--data", f"{out}/data"]
+    assert [*script, "--corpus", "clone"] in checkout.calls("python")

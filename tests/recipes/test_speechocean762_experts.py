@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io.ark import write_matrices
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded
 
@@ -68,8 +69,23 @@ def test_other_files_are_refused(tmp_path: Path, content: str, message: str) -> 
 def test_a_clone_without_scores_is_no_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sys.modules["against_experts"].main(["run", "--corpus", str(tmp_path)]) == 0
+    options = ["run", "--data", "data", "--corpus", str(tmp_path)]
+    assert sys.modules["against_experts"].main(options) == 0
     assert "no resource/scores.json" in capsys.readouterr().out
+
+
+def test_files_that_disagree_are_named(tmp_path: Path) -> None:
+    experts, goodness = sys.modules["experts"], sys.modules["goodness"]
+    for table in ("utt2spk", "utt2age"):
+        (tmp_path / table).write_text("a x\n")
+    (tmp_path / "gop.txt").write_text("a 0 B -0.5\n")
+    write_matrices([("a", np.zeros((1, 4)))], tmp_path / "features.ark", tmp_path / "features.scp")
+    words = [experts.ScoredWord("BE", 8.0, ("B", "IY"), (2.0, 1.0))]
+    scored_phones = goodness.read_goodness(tmp_path, tmp_path, {"a": words})
+    assert scored_phones.accuracy.tolist() == [2.0]
+    assert scored_phones.lost == 1
+    with pytest.raises(InputError, match="a has 1 rows of features, 1 phones and 0 words"):
+        goodness.read_goodness(tmp_path, tmp_path, {"b": words})
 
 
 def scored(rng: np.random.Generator, size: int = 400) -> tuple[np.ndarray, ...]:
