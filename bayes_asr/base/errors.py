@@ -23,6 +23,10 @@ REMEDIES = {
     errno.EIO: "look at the health of the disk",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
+OF_FILES = {
+    *(errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    *(errno.EACCES, errno.EPERM),
+}
 NO_MEMORY = re.compile("allocate memory|not enough memory|out of memory|bad_alloc")
 ASKED = re.compile(r"(?:[Tt]ried to|Unable to) allocate (\d[\d.]* \w+)")
 LONGEST = 1000  # characters of a message
@@ -73,6 +77,14 @@ def reason(error: OSError) -> str:
     message = error.strerror or " ".join(str(error).split()) or type(error).__name__
     remedy = REMEDIES.get(error.errno or 0)
     return f"{message}; {remedy}" if remedy else message
+
+
+def is_of_file(error: OSError) -> bool:
+    """Whether it is what a path names that cannot be used, not the disk or a limit just now.
+
+    Only then an utterance may be left out: the same command would leave it out again.
+    """
+    return error.errno in OF_FILES
 
 
 def explain(error: OSError) -> str:

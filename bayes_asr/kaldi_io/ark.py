@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-from bayes_asr.base.errors import InputError, reason
+from bayes_asr.base.errors import InputError, is_of_file, reason
 from bayes_asr.base.files import replacing, writing
 from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
 from bayes_asr.kaldi_io.byte_reader import ByteReader, OpenPipe, check_name
@@ -152,6 +152,8 @@ def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
     try:
         return open_bytes(split_rxfilename(rxfilename)["path"])
     except OSError as error:
+        if not is_of_file(error):
+            raise
         raise InputError(f"{rxfilename}: cannot open {what}: {reason(error)}") from None
 
 

@@ -30,6 +30,7 @@ from tests.support import their_cfg, their_networks
 from tests.support.chain_corpus import write_chain_corpus
 from tests.support.small_corpus import MODEL, SETS, made_up
 from tests.support.small_lattices import write_denlats
+from tests.support.timit_tree import write_flat
 
 CLASSES = """\
 include: corpus.yaml
@@ -273,6 +274,7 @@ train sequences.yaml --out sequences
         },
     ),
 }
+PLACES["timit"] = Place(lambda place: write_flat(place / "corpus"), "", {})
 CALLS = {what: name for name, place in PLACES.items() for what in place.calls}
 
 

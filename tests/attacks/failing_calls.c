@@ -1,6 +1,6 @@
 // Calls of the system that fail once: preloaded, armed and asked by failing_calls.py.
 //
-// Of calls of the kinds that are armed, on files below one folder, the one with a number fails.
+// Of calls of the kind that is armed, on files below one folder, the one with a number fails.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,31 +12,32 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { OPEN = 1, WRITE = 2, RENAME = 4, SYNC = 8 };
-static int kinds, number, code, seen;
+enum { NONE, OPEN, WRITE, RENAME, SYNC };
+static int kind, number, code, seen[5];
 static char folder[4096], failed[4096];
 
 void arm_calls(const char *below, int of, int which, int error) {
     snprintf(folder, sizeof folder, "%s/", below);
-    kinds = of, number = which, code = error, seen = 0, failed[0] = 0;
+    kind = of, number = which, code = error, failed[0] = 0;
+    memset(seen, 0, sizeof seen);
 }
-int count_calls(void) { return seen; }
+int count_calls(int of) { return seen[of]; }
 const char *failed_path(void) { return failed; }
 
-static int fails(int kind, const char *path) {
-    if (!(kinds & kind) || (path[0] == '/' && strncmp(path, folder, strlen(folder)))) return 0;
-    if (++seen != number) return 0;
+static int fails(int of, const char *path) {
+    if (!folder[0] || (path[0] == '/' && strncmp(path, folder, strlen(folder)))) return 0;
+    if (++seen[of] != number || of != kind) return 0;
     snprintf(failed, sizeof failed, "%s", path);
     errno = code;
     return 1;
 }
-static int fails_of(int kind, int file) {
+static int fails_of(int of, int file) {
     char link[64], path[4096];
-    if (!(kinds & kind)) return 0;
+    if (!folder[0]) return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     ssize_t size = readlink(link, path, sizeof path - 1);
     path[size < 0 ? 0 : size] = 0;
-    return path[0] == '/' && fails(kind, path);
+    return path[0] == '/' && fails(of, path);
 }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))

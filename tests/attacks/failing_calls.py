@@ -16,22 +16,22 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 
 from bayes_asr.base.files import REPLACED_BY
-from tests.attacks.every_verb import CALLS, command_of, restore
+from tests.attacks.every_verb import CALLS, command_of, habits, restore
 from tests.attacks.interference import Seen, read
 from tests.attacks.laboratory import Said, bayes_asr, inside
 
 SHIM = Path(__file__).with_suffix(".c")
-KINDS = {"open": 1, "write": 2, "rename": 4, "fsync": 8}
+KINDS = {"open": 1, "write": 2, "rename": 3, "fsync": 4}
 ERRORS = {
-    "open": (errno.EACCES, errno.EMFILE, errno.EIO),
-    "write": (errno.ENOSPC, errno.EIO),
+    "open": (errno.EACCES, errno.EMFILE, errno.EIO, errno.EINTR),
+    "write": (errno.ENOSPC, errno.EIO, errno.EINTR),
     "rename": (errno.ENOSPC, errno.EACCES, errno.EIO),
-    "fsync": (errno.EIO, errno.ENOSPC),
+    "fsync": (errno.EIO, errno.ENOSPC, errno.EINTR),
 }
 ONCE = {"fold", "adapt", "combine", "import-weights"}  # refuse to replace what they have written
 # Written as work goes on, or as it likes: times, positions, what is only kept to save time.
@@ -57,32 +57,37 @@ class Calls:
         self._library = ctypes.CDLL(os.environ["LD_PRELOAD"])
         self._library.failed_path.restype = ctypes.c_char_p
 
-    def disturb(self, lab: Path, what: str, disturbance: Disturbance) -> tuple[Said, int, str]:
-        """Run a call in a child; what it said, how many calls it made, and whose failed."""
-        told, said = os.pipe()
+    def disturb(
+        self, lab: Path, what: str, disturbance: Disturbance | None = None
+    ) -> tuple[Said, dict[str, int], str]:
+        """Run a call in a child; what it said, its calls by kind, and the file of a failed one."""
+        told, report = os.pipe()
         child = os.fork()
         if not child:
             try:
                 os.close(told)
-                os.chdir(lab)
-                kind = KINDS[disturbance.kind]
-                self._library.arm_calls(
-                    os.fsencode(lab), kind, disturbance.number, disturbance.code
-                )
-                done = bayes_asr(command_of(what))
-                seen, failed = self._library.count_calls(), self._library.failed_path()
-                self._library.arm_calls(os.fsencode(lab), 0, 0, 0)
-                report = (done.status, done.out, done.err, seen, os.fsdecode(failed))
-                os.write(said, json.dumps(report).encode())
+                with inside(lab):
+                    if disturbance:
+                        number = disturbance.number, disturbance.code
+                        self._arm(lab, KINDS[disturbance.kind], *number)
+                    else:
+                        self._arm(lab, 0, 0, 0)
+                    said = bayes_asr(command_of(what))
+                counts = {kind: self._library.count_calls(KINDS[kind]) for kind in KINDS}
+                failed = os.fsdecode(self._library.failed_path())
+                os.write(report, json.dumps([astuple(said), counts, failed]).encode())
             finally:
                 os._exit(0)
-        os.close(said)
+        os.close(report)
         with os.fdopen(told, "rb") as pipe:
-            report = pipe.read()
+            content = pipe.read()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert report, f"{what}: {disturbance}: status {status}"
-        *parts, seen, failed = json.loads(report)
-        return Said(*parts), seen, failed
+        assert content, f"{what}: {disturbance}: status {status}"
+        said, counts, failed = json.loads(content)
+        return Said(*said), counts, failed
+
+    def _arm(self, lab: Path, *numbers: int) -> None:
+        self._library.arm_calls(os.fsencode(lab), *numbers)
 
 
 def see(lab: Path) -> Seen:
@@ -100,12 +105,11 @@ def see(lab: Path) -> Seen:
 @cache
 def undisturbed(what: str) -> tuple[Seen, Seen, dict[str, int]]:
     """The files before and after a call, and how many calls of the system it makes, by kind."""
-    calls, counts = Calls(), {}
-    before = see(restore(CALLS[what]))
-    for kind in KINDS:
-        lab = restore(CALLS[what])
-        said, counts[kind], _ = calls.disturb(lab, what, Disturbance(kind, 0, 0))
-        assert said.status == 0, said.err
+    habits(what)  # has imported here what children would import
+    lab = restore(CALLS[what])
+    before = see(lab)
+    said, counts, _ = Calls().disturb(lab, what)
+    assert said.status == 0, said.err
     return before, see(lab), counts
 
 

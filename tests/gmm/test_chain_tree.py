@@ -1,7 +1,10 @@
 """Tree, alignments and graph of LF-MMI: as Kaldi's programs say, and read by what reads them."""
 
 import shutil
+import signal
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -176,14 +179,30 @@ def test_features_that_are_transformed_already_are_read_as_they_are(
     }
 
 
+@contextmanager
+def interrupted_calls(seconds: float) -> Iterator[Counter[str]]:
+    """Let a signal interrupt calls of the system (EINTR) that often; yields how often it came."""
+    came = Counter[str]()
+    before = signal.signal(signal.SIGALRM, lambda *_: came.update(["signals"]))
+    signal.siginterrupt(signal.SIGALRM, True)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield came
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_command_goes_on_where_it_was_ended(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A graph that is lost is made anew to the same bytes."""
+    """A graph that is lost is made anew to the same bytes, whatever signals come."""
     out = made / "out"
     was = {path.name: path.read_bytes() for path in out.iterdir()}
     (out / "den.fst").unlink()
     words = ["gmm", "chain-tree", str(made / "data"), str(find_lang()), str(made / "mono_ali")]
     words += [str(out), "--leaves", "120", "--num-extra-lm-states", "100", "--max-skipped", "0.5"]
-    assert main(words) == 0
+    with interrupted_calls(0.002) as came:
+        assert main(words) == 0
+    assert came["signals"] > 5
     assert {path.name: path.read_bytes() for path in out.iterdir()} == was
     assert "a denominator graph of" in capsys.readouterr().out
 

@@ -28,7 +28,7 @@ MANY = b"".join(b"u%06d 1\n" % number for number in range(30_000))
 
 OWN = {  # of the package, or written by what it has just started
     "base/files.py": "opens for all others",
-    "base/programs.py": "logs of programs that it started",
+    "base/jobs.py": "logs of programs that it started",
     "cli/run.py": "run.sh of the package",
     "config/explain.py": "configurations of the package",
     "config/schema.py": "a file that it replaces",

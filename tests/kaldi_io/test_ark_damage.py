@@ -1,17 +1,20 @@
 """Archives that are damaged or forged: one line names the utterance and both numbers."""
 
+import errno
 import gzip
 import os
 import pickle
 import struct
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.audio import read_audio
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_matrix
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
@@ -151,3 +154,19 @@ def test_sounds_and_whole_archives_are_no_matrices(
     with pytest.raises(InputError) as error:
         read_matrix(str(path := ark_file(tmp_path, content)), "u")
     one_line(error, path, "u is no matrix before offset", part)
+
+
+@pytest.mark.parametrize("read", [lambda name: read_matrix(name, "utt"), read_audio])
+def test_a_disk_that_fails_says_nothing_of_an_utterance(
+    read: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Utterances whose files cannot be used may be left out; not so where all cannot, just now."""
+
+    def fail(name: str, *_: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+
+    with pytest.raises(InputError, match="No such file"):
+        read("nowhere.ark")
+    monkeypatch.setattr("builtins.open", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        read(__file__)

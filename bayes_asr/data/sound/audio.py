@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 import scipy  # which imports its parts as they are used
 
-from bayes_asr.base.errors import InputError, reason
+from bayes_asr.base.errors import InputError, is_of_file, reason
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.containers import KINDS, NEEDED, check_complete, is_known
 from bayes_asr.data.sound.file_bytes import FileBytes
@@ -172,6 +172,8 @@ def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:
             return ByteReader(cast(OpenPipe, open_pipe)(name.strip().strip("|")), name, None)
         return open_bytes(name)
     except OSError as error:
+        if not is_of_file(error):
+            raise
         raise InputError(f"{name}: cannot be opened: {reason(error)}") from None
 
 
