@@ -167,6 +167,7 @@ def test_baseline_decodes_one_directory_of_a_set(spoken: Spoken, tmp_path: Path)
         decode_baseline(spoken, tmp_path / "baseline", "data.dev.features=[]", both)
 
 
+@pytest.mark.slow
 def test_baseline_of_the_sample_has_the_errors_of_kaldi(
     kaldi_corpus: Callable[[str], Path], tmp_path: Path
 ) -> None:

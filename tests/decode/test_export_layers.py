@@ -37,6 +37,7 @@ def test_every_layer_gives_what_load_gives(looks_ahead: bool, tmp_path: Path) ->
     check_onnx(loaded(side_by_side(nets)), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_causal_stack_gives_what_load_gives(tmp_path: Path) -> None:
     """As a whole and step by step; the head of the phones reads a lower layer."""
     net = stacked(
