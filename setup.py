@@ -5,8 +5,10 @@ import re
 import shlex
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -75,19 +77,34 @@ class PlainLibrary(build_ext):
         """`bayes_asr.decode.search._decoder` is the file `bayes_asr/decode/search/_decoder.so`."""
         return str(Path(*fullname.split(".")).with_suffix(".so"))
 
+    def initialize_options(self) -> None:
+        """Build the libraries side by side."""
+        super().initialize_options()
+        self.parallel = True
+
     def build_extension(self, ext: Extension) -> None:
         """Compile one library; a missing or failing compiler leaves it out and says so."""
-        target = Path(self.get_ext_fullpath(ext.name))
-        target.parent.mkdir(parents=True, exist_ok=True)
         command = shlex.split(os.environ.get("CXX", "c++"))
-        flags = ["-O3", "-std=c++17", "-fPIC", "-shared", "-pthread"]
+        flags = ["-O3", "-std=c++17", "-fPIC", "-pthread"]
         flags += shlex.split(os.environ.get("CXXFLAGS", ""))
         if ext.name.rpartition(".")[2] != "_kernels":  # the same bits on every processor
             flags.append("-ffp-contract=off")
         if shutil.which(command[0]) is None:
             self.leave_out(ext, f"no C++ compiler {command[0]!r}: install g++, or set CXX")
-        elif subprocess.run([*command, *flags, *ext.sources, "-o", target]).returncode:
+        elif not self.compile_and_link(ext, [*command, *flags]):
             self.leave_out(ext, f"{command[0]} failed, see above (pip shows it with --verbose)")
+
+    def compile_and_link(self, ext: Extension, command: list[str]) -> bool:
+        """Compile the sources side by side and link them; whether all of it succeeds."""
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = {source: Path(folder, Path(source).stem + ".o") for source in ext.sources}
+            steps = [[*command, "-c", source, "-o", path] for source, path in objects.items()]
+            if any(step.returncode for step in pool.map(subprocess.run, steps)):
+                return False
+            link = [*command, "-shared", *objects.values(), "-o", target]
+            return subprocess.run(link).returncode == 0
 
     def leave_out(self, ext: Extension, why: str) -> None:
         """Say what is missing and what it costs, also on the terminal: pip hides what we print."""
