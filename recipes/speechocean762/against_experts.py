@@ -53,14 +53,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def tabulate(train: ScoredPhones, dev: ScoredPhones, test: ScoredPhones) -> list[str]:
     """The lines of a Markdown table: phones by each regression, and words by the last one."""
-    rows = [describe("goodness", test.goodness, test.accuracy, test.speaker, test.group)]
+    people = test.speaker, test.group
+    classes = np.rint(test.accuracy), classify(train, test)
+    rows = [
+        describe("goodness", test.accuracy, test.goodness, *people),
+        describe("quadratic, classes", *classes, *people, error=True),
+    ]
     for name, predicted in predict_all(train, dev, test).items():
-        error = np.mean((predicted - test.accuracy) ** 2)
-        rows.append(describe(name, predicted, test.accuracy, test.speaker, test.group, error))
-    # The word of each phone is the mean of what the last regression makes of its phones.
+        rows.append(describe(name, test.accuracy, predicted, *people, error=True))
+    # A word has the mean of what the last regression makes of its phones.
     words, start, number = np.unique(test.word, return_index=True, return_counts=True)
     means = np.add.reduceat(predicted, start) / number
-    accuracy = test.word_accuracy[words]
+    people = test.speaker[start], test.group[start]
     return [
         f"{len(test.phone)} phones of test; {test.lost} were aligned otherwise than the experts"
         " have them",
@@ -68,56 +72,56 @@ def tabulate(train: ScoredPhones, dev: ScoredPhones, test: ScoredPhones) -> list
         "| | correlation, 95 % over speakers | MSE | adults | children |",
         "|---|---|---|---|---|",
         *rows,
-        describe("words", means, accuracy, test.speaker[start], test.group[start]),
+        describe("words", test.word_accuracy[words], means, *people),
     ]
+
+
+def classify(train: ScoredPhones, test: ScoredPhones) -> np.ndarray:
+    """The classes 0, 1, 2 [N] of the phones of test, as Kaldi's gop_to_score_eval.py has them."""
+    inputs, accuracy = quadratic(train.goodness), np.rint(train.accuracy)
+    fitted = fit(inputs, accuracy, train.phone, balanced=True)
+    return np.rint(np.clip(fitted.predict(quadratic(test.goodness), test.phone), 0, BEST))
 
 
 def predict_all(
     train: ScoredPhones, dev: ScoredPhones, test: ScoredPhones
 ) -> dict[str, np.ndarray]:
     """The accuracies [N] of the phones of test as each regression of train predicts them."""
-    polynomials = [quadratic(scored.goodness) for scored in (train, test)]
-    # As Kaldi's recipe has it: three classes, each as heavy as the others, in train and in test.
-    classes = fit(polynomials[0], np.rint(train.accuracy), train.phone, balanced=True)
+    polynomial = fit(quadratic(train.goodness), train.accuracy, train.phone)
     mean, deviation = train.features.mean(axis=0), train.features.std(axis=0)
-    standardised = [
+    inputs, dev_inputs, test_inputs = (
         np.column_stack([np.ones(len(x)), (x - mean) / np.maximum(deviation, 1e-6)])
         for x in (train.features, dev.features, test.features)
-    ]
-    fits = {
-        ridge: fit(standardised[0], train.accuracy, train.phone, ridge=ridge) for ridge in RIDGES
-    }
+    )
+    fits = {ridge: fit(inputs, train.accuracy, train.phone, ridge=ridge) for ridge in RIDGES}
     errors = {
-        ridge: np.mean((of.predict(standardised[1], dev.phone) - dev.accuracy) ** 2)
-        for ridge, of in fits.items()
+        ridge: np.mean((fitted.predict(dev_inputs, dev.phone) - dev.accuracy) ** 2)
+        for ridge, fitted in fits.items()
     }
     best = min(errors, key=errors.__getitem__)
     return {
-        "quadratic, classes balanced and rounded": np.rint(
-            np.clip(classes.predict(polynomials[1], test.phone), 0, BEST)
-        ),
-        "quadratic": fit(polynomials[0], train.accuracy, train.phone).predict(
-            polynomials[1], test.phone
-        ),
-        f"ridge ({best:g}) of all log posteriors": fits[best].predict(standardised[2], test.phone),
+        "quadratic": polynomial.predict(quadratic(test.goodness), test.phone),
+        f"ridge ({best:g}) of all log posteriors": fits[best].predict(test_inputs, test.phone),
     }
 
 
 def describe(
     name: str,
-    predicted: np.ndarray,
     accuracy: np.ndarray,
+    predicted: np.ndarray,
     speaker: np.ndarray,
     group: np.ndarray,
-    error: float | None = None,
+    *,
+    error: bool = False,
 ) -> str:
     """A row: all [N], those of adults, those of children."""
-    apart = [
-        f"{correlate(predicted[of], accuracy[of], speaker[of]).value:.3f}"
-        for of in (group == "adult", group == "child")
+    by_group = [
+        f"{correlate(predicted[mask], accuracy[mask], speaker[mask]).value:.3f}"
+        for mask in (group == "adult", group == "child")
     ]
-    mse = "" if error is None else f"{error:.3f}"
-    return f"| {' | '.join((name, str(correlate(predicted, accuracy, speaker)), mse, *apart))} |"
+    mse = f"{np.mean((predicted - accuracy) ** 2):.3f}" if error else ""
+    correlation = correlate(predicted, accuracy, speaker)
+    return f"| {' | '.join((name, str(correlation), mse, *by_group))} |"
 
 
 if __name__ == "__main__":

@@ -54,20 +54,20 @@ def read_goodness(
                 f"{scored}: {utt} has {len(features)} rows of features, {len(aligned.get(utt, ()))}"
                 f" phones and {len(experts.get(utt, ()))} words that experts scored; score it again"
             )
-        words, (ours, goodness) = experts[utt], zip(*aligned[utt], strict=True)
+        words, (names, goodness) = experts[utt], zip(*aligned[utt], strict=True)
         phones = [phone for word in words for phone in word.phones]
         accuracy = np.array([a for word in words for a in word.phone_accuracies])
         number = np.repeat(np.arange(len(words)), [len(word.phones) for word in words])
-        here, there = match(phones, ours)
-        lost += len(phones) - len(here)
+        places, expert_places = match(phones, names)
+        lost += len(phones) - len(places)
         for key, column in {
-            "phone": np.array(phones)[there],
-            "goodness": np.array(goodness)[here],
-            "features": features[here],
-            "accuracy": accuracy[there],
-            "speaker": np.full(len(here), people[utt]),
-            "group": np.full(len(here), groups[utt]),
-            "word": len(word_accuracy) + number[there],
+            "phone": np.array(phones)[expert_places],
+            "goodness": np.array(goodness)[places],
+            "features": features[places],
+            "accuracy": accuracy[expert_places],
+            "speaker": np.full(len(places), people[utt]),
+            "group": np.full(len(places), groups[utt]),
+            "word": len(word_accuracy) + number[expert_places],
         }.items():
             columns.setdefault(key, []).append(column)
         word_accuracy += [word.accuracy for word in words]
@@ -75,11 +75,11 @@ def read_goodness(
     return ScoredPhones(**joined, word_accuracy=np.array(word_accuracy), lost=lost)
 
 
-def match(theirs: Sequence[str], ours: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The places in `ours` and in `theirs` of the phones that are the same in both, in order."""
+def match(reference: Sequence[str], names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The places in `names` and in `reference` of the phones that are the same, in order."""
     i = j = 0
     pairs = []
-    for edit in align(theirs, ours):
+    for edit in align(reference, names):
         if edit.kind == "correct":
             pairs.append((j, i))
         i += edit.ref is not None

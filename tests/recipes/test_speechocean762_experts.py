@@ -187,7 +187,7 @@ def test_the_table_of_scores_that_goodness_predicts() -> None:
     lines = sys.modules["against_experts"].tabulate(draw(600), draw(200), draw(400))
     assert lines[0].startswith("400 phones of test; 1 were aligned otherwise")
     rows = {cells[1].strip(): cells for cells in (line.split("|") for line in lines[4:])}
-    names = ["goodness", "quadratic, classes balanced and rounded", "quadratic"]
+    names = ["goodness", "quadratic, classes", "quadratic"]
     assert [*rows][:3] == names
     correlations = [float(cells[2].split("[")[0]) for cells in rows.values()]
     goodness, _, quadratic, ridge, words = correlations
