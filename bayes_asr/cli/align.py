@@ -25,6 +25,7 @@ from bayes_asr.cli.sharing import (
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.align.data_dir import (
     DOUBTFUL,
+    AlignmentFolders,
     AlignSummary,
     align_flat_start,
     align_run,
@@ -141,9 +142,8 @@ def _align_set(args: argparse.Namespace) -> None:
     with sharing(args, args.out, lambda: _list_inputs(args)) as mapper:
         transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
         options, nj = choose_options(args), args.nj or 1
-        summary = align_run(
-            args.run, args.out, source, transcripts, options, nj, mapper, args.textgrid
-        )
+        folders = AlignmentFolders(args.out, args.textgrid)
+        summary = align_run(args.run, folders, source, transcripts, options, nj, mapper)
         _print_summary(args, summary)
 
 

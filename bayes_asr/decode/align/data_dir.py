@@ -72,26 +72,33 @@ class AlignSummary:
         self.doubtful = {utt: value for utt, value in ranked if value < DOUBTFUL}
 
 
+@dataclass(frozen=True)
+class AlignmentFolders:
+    """The folder of alignments and CTMs, and that of TextGrids, if any."""
+
+    out: Path
+    textgrid: Path | None = None
+
+
 def align_run(
     run: Path,
-    out: Path,
+    folders: AlignmentFolders,
     source: StreamSource,
     transcripts: TranscriptSource,
     options: AlignOptions,
     nj: int = 1,
     mapper: Mapper | None = None,
-    textgrid: Path | None = None,
 ) -> AlignSummary:
     """Align a Kaldi directory, or a set of the run, by the network of `run`.
 
-    Writes what `data.SET.alignments` can name: `out`/{ali.1.gz,final.mdl,tree,phones.txt}, the
-    model and tree those of the run's training alignments, and align.json, the record of how it was
-    made; words.ctm and phones.ctm with confidences, and confidence.txt, that of each utterance; and
-    TextGrids, in the folder `textgrid`. Utterances that cannot be aligned are counted and named,
-    with the reason; InputError if they are a larger share than `source.max_skipped`, and where
-    `out` holds such files that no align wrote. mapper: for shards; None for here, in `nj`
-    processes.
+    Writes what `data.SET.alignments` can name: ali.1.gz, final.mdl, tree, phones.txt, the model and
+    tree those of the run's training alignments, and align.json, the record of how it was made;
+    words.ctm and phones.ctm with confidences, and confidence.txt, that of each utterance; and
+    TextGrids. Utterances that cannot be aligned are counted and named, with the reason; InputError
+    if they are a larger share than `source.max_skipped`, and where `folders.out` holds such files
+    that no align wrote. mapper: for shards; None for here, in `nj` processes.
     """
+    out = folders.out
     _refuse_foreign_files(out)
     config = read_configuration(run)
     model = task_of(config).locate_model()
@@ -104,7 +111,7 @@ def align_run(
     directory = directories[FEATURES]
     words = read_transcripts(directory, transcripts.text, read_pronouncer(*pronouncer_files))
     stride = network.model.output_stride
-    timed_files = _open_timed_files(out, directory, FRAME_SHIFT * stride, textgrid)
+    timed_files = _open_timed_files(folders, directory, FRAME_SHIFT * stride)
     # Other processes get files and names: a pronouncer is read once in each.
     align = partial(align_item, pronouncer_files, options, choose_engine().name, stride)
     if mapper:
@@ -115,25 +122,18 @@ def align_run(
     else:
         loglikes = log_likelihoods(network, directories, *limits)
         results = map_utterances(align, ((u, (words.get(u), x)) for u, x in loglikes), nj)
-    summary = AlignSummary(len(directory.utt2spk))
-
-    def collect() -> Iterator[Result]:
-        yield from timed_files.collect(results)
-        summary.rate(timed_files.confidences)
-
-    _write(collect(), directory, pronouncer_files, out, limit, str(run), summary)
-    return summary
+    timed = timed_files.collect(results)
+    rates = timed_files.confidences  # complete when all results have passed
+    return _write(timed, directory, pronouncer_files, out, limit, str(run), rates)
 
 
-def _open_timed_files(
-    out: Path, data: DataDir, frame_shift: float, textgrid: Path | None
-) -> TimedFiles:
+def _open_timed_files(folders: AlignmentFolders, data: DataDir, frame_shift: float) -> TimedFiles:
     places = read_places(data.path)
-    if textgrid is None:
-        return TimedFiles(out, frame_shift, places)
+    if folders.textgrid is None:
+        return TimedFiles(folders.out, frame_shift, places)
     seconds = _read_seconds(data.path / ("utt2dur" if places is None else "reco2dur"))
-    grids = TextGrids(textgrid, frame_shift, data.utt2spk, places, seconds)
-    return TimedFiles(out, frame_shift, places, grids)
+    grids = TextGrids(folders.textgrid, frame_shift, data.utt2spk, places, seconds)
+    return TimedFiles(folders.out, frame_shift, places, grids)
 
 
 def _read_seconds(path: Path) -> dict[str, float]:
@@ -172,10 +172,7 @@ def align_flat_start(
             _align_one_flat(utt, words.get(utt), len(features[utt]), pronouncer)
             for utt in features.utterances
         )
-        summary = AlignSummary(len(directory.utt2spk))
-        by = "equal lengths"
-        _write(results, directory, pronouncer_files, out, max_skipped, by, summary)
-        return summary
+        return _write(results, directory, pronouncer_files, out, max_skipped, "equal lengths", {})
 
 
 def _align_one_flat(
@@ -222,11 +219,10 @@ def _write(
     out: Path,
     max_skipped: float,
     aligner: str,
-    summary: AlignSummary,
-) -> None:
-    """Write the alignment directory `out` and count what is in it; nothing of it if more than
-    `max_skipped` fail.
-    """
+    confidences: Mapping[str, float],
+) -> AlignSummary:
+    """Write the alignment directory `out`; nothing of it if more than `max_skipped` fail."""
+    summary = AlignSummary(len(data.utt2spk))
 
     def sift() -> Iterator[tuple[str, np.ndarray]]:
         for utt, result in results:
@@ -241,6 +237,7 @@ def _write(
         # Raised inside `together`: too many failures leave the folder as it was.
         why = f"no alignment of {data.path}"
         report_skipped(why, summary.failed, summary.utterances, max_skipped, LIMIT)
+        summary.rate(confidences)
 
     # Model, tree and phone table go beside the alignments, whose transition-ids mean nothing alone.
     lang, model, _ = pronouncer_files
@@ -253,3 +250,4 @@ def _write(
         record = {"by": aligner, "data": str(data.path), **asdict(summary)}
         with replacing(out / MARK) as temporary:
             temporary.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    return summary

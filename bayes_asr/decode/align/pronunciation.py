@@ -16,11 +16,12 @@ from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.streams import report_skipped
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.goodness import PhoneScores, PronunciationScorer
 from bayes_asr.decode.align.spans import word_spans
 from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.align.transcript_source import LIMIT, TranscriptSource, read_transcripts
-from bayes_asr.decode.align.utterance import PronouncerFiles, align_utterance
+from bayes_asr.decode.align.utterance import PronouncerFiles
 from bayes_asr.decode.forward.directory import (
     StreamSource,
     choose_limit,

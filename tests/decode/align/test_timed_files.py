@@ -1,6 +1,7 @@
 """TextGrids and CTMs of alignments: three readers see the frames of the alignment."""
 
 import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -154,3 +155,11 @@ def test_utterances_that_fail_pass_through(tmp_path: Path) -> None:
     files = TimedFiles(tmp_path, 0.01, None)
     assert [*files.collect([("a", make("x")), ("b", error)])][1] == ("b", error)
     assert files.confidences == {"a": 0.5}
+
+
+def test_without_praatio_it_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "praatio", None)
+    with pytest.raises(InputError, match=r"need praatio: pip install 'bayes-asr\[textgrid\]'"):
+        TextGrids(tmp_path, 0.01)
