@@ -2,7 +2,10 @@
 
 import argparse
 import json
+import shutil
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -10,12 +13,19 @@ from typing import cast
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import channel, lm_weight, penalty
+from bayes_asr.data.sound.arriving import read_arriving
+from bayes_asr.data.sound.audio import STDIN
 from bayes_asr.data.sound.containers import KINDS
+from bayes_asr.decode.lattices.paths import Weights
+from bayes_asr.decode.live import Heard, Hearing, open_live
 from bayes_asr.decode.packed import unpacked
 from bayes_asr.decode.segments import SEGMENTERS
 from bayes_asr.decode.subtitles import Format, make_cues, write_subtitles
 from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.kaldi_io.text import write_lines
+
+PIECE = 0.1  # seconds of sound between two looks at the best path
+OF_FILES = ("channel", "one_speaker", "segments", "ctm", "rttm", "srt", "vtt")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +71,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rttm", type=Path, metavar="OUT", help="write the segments of speech too")
     parser.add_argument("--srt", type=Path, metavar="DIR", help="write subtitles of each file")
     parser.add_argument("--vtt", type=Path, metavar="DIR", help="the same as WebVTT")
+    parser.add_argument(
+        "--hotwords", type=Path, metavar="FILE", help="words and phrases to prefer, one a line"
+    )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="with - as FILE: hear a pipe of samples, int16 in one channel, and print words as they"
+        " are spoken; for networks that read forwards only",
+    )
+    parser.add_argument(
+        "--speaker",
+        type=Path,
+        metavar="FILE",
+        help="with --live: a recording of whoever will speak, over which to normalise",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -75,6 +100,9 @@ def run(args: argparse.Namespace) -> None:
         _check_recordings(args.files)
     # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
+    if args.live or args.speaker:
+        _listen(args, weights)
+        return
     with unpacked(args.run) as run_directory:
         transcripts, refused = transcribe(
             run_directory,
@@ -84,6 +112,7 @@ def run(args: argparse.Namespace) -> None:
             weights=weights,
             graph=args.graph,
             segmenter=args.segments,
+            hotwords=args.hotwords,
         )
     _write_files(args, transcripts)
     if args.json:
@@ -104,6 +133,46 @@ def run(args: argparse.Namespace) -> None:
             f"nothing was recognised in some segments of {name_some(unheard)}, named above; the"
             " others are complete"
         )
+
+
+def _listen(args: argparse.Namespace, weights: Weights | None) -> None:
+    """Print the words of standard input as they are spoken; Ctrl-C ends the sound."""
+    if not args.live or [*map(str, args.files)] != [STDIN]:
+        raise InputError("hearing a pipe: bayes-asr transcribe RUN - --live")
+    strangers = [name for name in OF_FILES if vars(args)[name]]
+    if strangers:
+        raise InputError(f"--{strangers[0].replace('_', '-')}: of files, not of --live")
+    with unpacked(args.run) as run_directory:
+        listener = open_live(
+            run_directory,
+            args.speaker,
+            weights=weights,
+            graph=args.graph,
+            hotwords=args.hotwords,
+        )
+        LOGGER.info("hearing samples of int16 at %d Hz, one channel", listener.rate)
+        show = _show_json if args.json else _show_words
+        with suppress(KeyboardInterrupt):
+            for samples in read_arriving(sys.stdin.buffer, listener.rate, PIECE):
+                show(listener.push(samples))
+        show(listener.finish())
+
+
+def _show_json(news: Hearing | Heard) -> None:
+    print(json.dumps(asdict(news)), flush=True)
+
+
+def _show_words(news: Hearing | Heard) -> None:
+    """On a terminal a line that grows, its open words in brackets; elsewhere what is over alone."""
+    if isinstance(news, Heard):
+        words = " ".join(word.word for word in news.words)
+        line = printable(f"{news.begin:9.2f} {news.end:7.2f}  {words}")
+        if news.words:
+            print(f"\r\033[K{line}" if sys.stdout.isatty() else line, flush=True)
+    elif sys.stdout.isatty():
+        line = printable(" ".join([*news.settled, *(f"[{word}]" for word in news.open)]))
+        # The end of a long line is what is new.
+        print(f"\r\033[K{line[1 - shutil.get_terminal_size().columns :]}", end="", flush=True)
 
 
 def _write_files(args: argparse.Namespace, transcripts: list[Transcript]) -> None:

@@ -16,7 +16,7 @@ from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.search.embedded import decode_utterance
+from bayes_asr.decode.search.embedded import DecodeResult, decode_utterance
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.search_graph import DecodingGraph
@@ -51,6 +51,12 @@ class Recogniser:
         """
         loglikes = check_loglikes(self.graph, name, self.network(features, cmvn).numpy())
         result = decode_utterance(self.graph, name, loglikes, self.options, self.engine)
+        return self.name_words(name, loglikes, result)
+
+    def name_words(
+        self, name: str, loglikes: np.ndarray, result: DecodeResult
+    ) -> list[RecognisedWord]:
+        """The words of what the search has made of log-likelihoods [T, P]."""
         if result.lattice is None:
             raise InputError(
                 f"{name}: no path through its {len(loglikes)} frames; try a wider beam"

@@ -106,6 +106,7 @@ def transcribe(
     weights: Weights | None = None,
     graph: Path | None = None,
     segmenter: Segmenter | None = None,
+    hotwords: Path | None = None,
 ) -> tuple[list[Transcript], list[str]]:
     """Recognise the words of sound files by the best network of `run`; - is standard input.
 
@@ -115,14 +116,15 @@ def transcribe(
     counted from 0, or their mean. `graph`: another folder than the run's. `weights`: LM weight and
     insertion penalty, otherwise those that dev chose with this graph, or those of the search where
     it did not. Runs with a decoder have neither. segmenter: finds speech, whose segments are
-    recognised one by one; None cuts what is longer than a minute. InputError for a run that is not
-    complete, or whose features the front end cannot make.
+    recognised one by one; None cuts what is longer than a minute. hotwords: a file of words and
+    phrases to prefer. InputError for a run that is not complete, or whose features the front end
+    cannot make.
     """
     load_library()
     config = read_configuration(run)
     network = load_generator(run) if task_of(config).recogniser == "generate" else load(run)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
-    recogniser = _choose_recogniser(run, network, config, weights, graph)
+    recogniser = _choose_recogniser(run, network, config, weights, graph, hotwords)
     segmentation = _make_segmentation(run, front_end, network, config, graph, segmenter)
     refused: list[str] = []
     sounds: list[tuple[SegmentedFile, list[Recording]]] = []
@@ -152,26 +154,28 @@ def _choose_recogniser(
     config: Config,
     weights: Weights | None,
     graph: Path | None,
+    hotwords: Path | None,
 ) -> Recogniser | GeneratingRecogniser:
     if not isinstance(network, SequenceGenerator):
-        return _open_recogniser(run, network, config, weights, graph)
-    if weights or graph:
+        return open_recogniser(run, network, config, weights, graph, hotwords)
+    if weights or graph or hotwords:
         raise InputError(
-            f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip"
-            " and --graph"
+            f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip,"
+            " --graph and --hotwords"
         )
     return GeneratingRecogniser(network, config.decode.beam_width, config.decode.length_penalty)
 
 
-def _open_recogniser(
+def open_recogniser(
     run: Path,
     network: LogLikelihoods,
     config: Config,
     weights: Weights | None,
     other_graph: Path | None,
+    hotwords: Path | None,
 ) -> Recogniser:
-    """A run with its graph, or `other_graph`, and the weights that dev chose, if not others."""
-    graph = other_graph or _locate_graph(run, config)
+    """Return a run with its graph, or `other_graph`, and the weights that dev chose, or others."""
+    graph = other_graph or locate_graph(run, config)
     model = task_of(config).locate_model()
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
@@ -183,12 +187,12 @@ def _open_recogniser(
         pronouncer = read_pronouncer(graph, model)
     except (InputError, OSError) as error:
         LOGGER.warning("%s; times are rough", error)
-    decoding_graph, engine = load_decoding_graph(graph, model), choose_engine()
+    decoding_graph, engine = load_decoding_graph(graph, model, None, hotwords), choose_engine()
     return Recogniser(network, decoding_graph, words, search, checked, engine, pronouncer)
 
 
-def _locate_graph(run: Path, config: Config) -> Path:
-    """The graph of a run; InputError, with the option that names another, where it is gone."""
+def locate_graph(run: Path, config: Config) -> Path:
+    """Return the graph of a run; InputError, with what to do, where it is gone."""
     try:
         return locate(config.data.graph, config.data, "graph")
     except InputError as error:
@@ -238,7 +242,7 @@ def _make_segmentation(
         raise InputError("a decoder with attention does not hear silence; take --segments vad")
 
     def open_silence() -> SilenceModel:
-        graph = other_graph or _locate_graph(run, config)
+        graph = other_graph or locate_graph(run, config)
         transitions = read_transition_model(task_of(config).locate_model())
         return SilenceModel.open(network, graph, transitions)
 

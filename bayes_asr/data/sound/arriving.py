@@ -1,0 +1,87 @@
+"""Sound that arrives: samples through a pipe, and features of what is there so far."""
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
+
+PCM = 1  # the format tag of RIFF for plain samples
+SAMPLE = np.dtype("<i2")
+FORMAT = struct.Struct("<HHIIHH")  # of the chunk `fmt `
+LARGEST_CHUNK = 1 << 20  # bytes, of those before the samples
+
+
+def read_arriving(file: BinaryIO, rate: int, seconds: float) -> Iterator[np.ndarray]:
+    """Yield samples [N] of a pipe, int16, at most so many seconds at once, as they come.
+
+    Plain samples of `rate` Hz, in one channel, or a RIFF header before them. InputError where that
+    says otherwise.
+    """
+    beginning = _read(file, 12)
+    if beginning[:4] == b"RIFF":
+        _check_header(file, rate)
+        beginning = b""
+    # A pipe gives what is there, also half a sample.
+    size = max(1, int(rate * seconds)) * SAMPLE.itemsize
+    pending = beginning
+    while True:
+        whole = len(pending) - len(pending) % SAMPLE.itemsize
+        if whole:
+            yield np.frombuffer(pending[:whole], SAMPLE)
+        part = getattr(file, "read1", file.read)(size)
+        if not part:
+            return
+        pending = pending[whole:] + part
+
+
+def _check_header(file: BinaryIO, rate: int) -> None:
+    """Read a RIFF header up to its samples; InputError unless they are as wanted."""
+    while True:
+        name, size = struct.unpack("<4sI", _read(file, 8).ljust(8, b"\0"))
+        if name == b"data":
+            return
+        content = _read(file, min(size + size % 2, LARGEST_CHUNK))
+        if len(content) < max(size, FORMAT.size * (name == b"fmt ")) or name == b"\0" * 4:
+            raise InputError("standard input: its RIFF header is damaged; record it again")
+        if name == b"fmt ":
+            form, channels, its_rate, _, _, bits = FORMAT.unpack(content[: FORMAT.size])
+            if (form, channels, its_rate, bits) != (PCM, 1, rate, 8 * SAMPLE.itemsize):
+                raise InputError(
+                    f"standard input: {channels} channels of {bits} bits at {its_rate} Hz; give one"
+                    f" of 16 bits at {rate} Hz: arecord -q -f S16_LE -c 1 -r {rate}"
+                )
+
+
+def _read(file: BinaryIO, size: int) -> bytes:
+    """So many bytes, or all that there are."""
+    parts = bytearray()
+    while len(parts) < size and (part := file.read(size - len(parts))):
+        parts += part
+    return bytes(parts)
+
+
+class ArrivingFeatures:
+    """The features of an `Analysis`, of samples that arrive in pieces."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        """Begin a sound; InputError for features that depend on what comes later."""
+        if analysis.kind == "samples" or analysis.kind.endswith("pitch"):
+            raise InputError(
+                f"features of the kind {analysis.kind} are known when all of a sound is there;"
+                " train a run on mfcc, fbank or plp"
+            )
+        self._analysis = analysis
+        self._shift = int(analysis.sample_rate * FRAME_SHIFT)
+        self._pending = np.empty(0, np.float32)
+
+    def push(self, samples: np.ndarray) -> np.ndarray:
+        """The frames [T, F], T >= 0, that samples [N] in the range of int16 complete."""
+        self._pending = np.concatenate([self._pending, samples.astype(np.float32)])
+        features = self._analysis(self._pending)
+        # A frame begins each shift and sees more than that: the rest is of the frames to come.
+        self._pending = self._pending[len(features) * self._shift :]
+        return features

@@ -1,0 +1,178 @@
+"""Words while one speaks: of the best path so far, and of utterances that a pause has ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.arriving import ArrivingFeatures
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
+from bayes_asr.decode.forward.log_likelihoods import load
+from bayes_asr.decode.graph.lang import read_silence_ids
+from bayes_asr.decode.lattices.paths import Weights
+from bayes_asr.decode.recognise import RecognisedWord, Recogniser
+from bayes_asr.decode.recordings import RecordingFrontEnd
+from bayes_asr.decode.search.embedded import read_lattice
+from bayes_asr.decode.search.inputs import check_loglikes
+from bayes_asr.decode.transcribe import locate_graph, open_recogniser
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.configuration import read_configuration
+
+PAUSE = 0.6  # seconds of silence behind words that end an utterance
+LONGEST = 30.0  # seconds of an utterance: a speaker who makes no pause is interrupted there
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """The words of an utterance that has begun at `begin` s: `settled`, which no later sound can
+    change, and `open`, which it can.
+    """
+
+    begin: float
+    settled: list[str]
+    open: list[str]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An utterance that is over, from `begin` to `end` s, and its words."""
+
+    begin: float
+    end: float
+    words: list[RecognisedWord]
+
+
+class LiveRecogniser:
+    """A recogniser that is told of samples as they come, and says what it has heard so far.
+
+    An utterance ends where its best path has words and behind them `pause` seconds of silence, or
+    after LONGEST. Its words are those that the sound between its begin and its end has offline.
+    """
+
+    def __init__(
+        self,
+        recogniser: Recogniser,
+        analyses: Mapping[str, Analysis],
+        statistics: Mapping[str, np.ndarray],
+        silent: np.ndarray,
+        pause: float = PAUSE,
+    ) -> None:
+        """Wait for the first sound.
+
+        analyses: of each stream that the network reads; statistics: of the speaker, where the run
+        normalises by these; silent: bool by transition-id, whether its phone is silence. InputError
+        for a network that reads what comes later, and for features that do.
+        """
+        self._recogniser = recogniser
+        self._stream = recogniser.network.stream(statistics)
+        self._sounds = {name: ArrivingFeatures(analysis) for name, analysis in analyses.items()}
+        self._silent, self._pause = silent, pause
+        (self._rate,) = {analysis.sample_rate for analysis in analyses.values()}
+        self._passed = 0  # frames of the utterances that are over
+        self._begin()
+
+    @property
+    def rate(self) -> int:
+        """The samples of a second that it expects."""
+        return self._rate
+
+    @property
+    def latency(self) -> int:
+        """The frames by which the search is behind the sound, besides the frame of 25 ms itself."""
+        return self._stream.latency
+
+    def push(self, samples: np.ndarray) -> Hearing | Heard:
+        """Take the next samples [N]; say what is heard of the utterance, or that it is over."""
+        features = {name: sound.push(samples) for name, sound in self._sounds.items()}
+        self._frames += min(map(len, features.values()))
+        self._advance(self._stream(features).numpy())
+        path = self._session.trace()
+        words = [self._recogniser.words[word] for word in path.word.tolist()]
+        if (words and self._count_silence(path.tid) >= self._pause / FRAME_SHIFT) or (
+            self._frames >= LONGEST / FRAME_SHIFT
+        ):
+            return self.finish()
+        return Hearing(self._seconds(0), words[: path.fixed], words[path.fixed :])
+
+    def finish(self) -> Heard:
+        """End the utterance; the next one may begin."""
+        self._advance(self._stream.finish().numpy())
+        begin, end = self._seconds(0), self._seconds(self._frames)
+        words = self._read() if self._frames else []
+        shifted = [replace(w, start=begin + w.start, end=begin + w.end) for w in words]
+        self._passed += self._frames
+        self._begin()
+        return Heard(begin, end, shifted)
+
+    def _begin(self) -> None:
+        recogniser = self._recogniser
+        self._session = recogniser.engine.open(recogniser.graph, recogniser.options)
+        self._loglikes: list[np.ndarray] = []
+        self._frames = 0  # of this utterance
+
+    def _seconds(self, frames: int) -> float:
+        return round((self._passed + frames) * FRAME_SHIFT, 3)
+
+    def _advance(self, loglikes: np.ndarray) -> None:
+        if not len(loglikes):
+            return
+        name = f"the utterance from {self._seconds(0):.2f} s"
+        checked = check_loglikes(self._recogniser.graph, name, loglikes)
+        self._loglikes.append(checked)
+        self._session.advance(np.float32(self._recogniser.options.acoustic_scale) * checked)
+
+    def _count_silence(self, tids: np.ndarray) -> int:
+        """The frames of silence at the end of a path."""
+        speech = np.flatnonzero(~self._silent[tids])
+        return len(tids) - 1 - int(speech[-1]) if len(speech) else len(tids)
+
+    def _read(self) -> list[RecognisedWord]:
+        """The words of the utterance that is over, as of one that was there from the beginning."""
+        recogniser, name = self._recogniser, f"the utterance from {self._seconds(0):.2f} s"
+        lattice, reached = self._session.finish()
+        graph, options, engine = recogniser.graph, recogniser.options, recogniser.engine
+        result = read_lattice(graph, name, lattice, reached, options, engine)
+        return recogniser.name_words(name, np.concatenate(self._loglikes), result)
+
+
+def open_live(
+    run: Path,
+    speaker: Path | None = None,
+    *,
+    weights: Weights | None = None,
+    graph: Path | None = None,
+    hotwords: Path | None = None,
+    pause: float = PAUSE,
+) -> LiveRecogniser:
+    """Open a run for sound that arrives, at the rate `LiveRecogniser.rate`.
+
+    speaker: a recording of whoever will speak, for a run that normalises by the speaker. weights,
+    graph, hotwords: as of `transcribe`. InputError for a run that needs all of a sound, or that is
+    adapted to speakers.
+    """
+    config = read_configuration(run)
+    if task_of(config).recogniser == "generate":
+        raise InputError(f"{run}: its decoder reads all of an utterance, and cannot hear it arrive")
+    network = load(run)
+    front_end = RecordingFrontEnd.open(run, network.front_ends, config)
+    if front_end.adapters:
+        raise InputError(
+            f"{run}: its features are adapted (fMLLR) to speakers by all that they say; train a run"
+            " with --features mfcc or fbank"
+        )
+    statistics: dict[str, np.ndarray] = {}
+    if any(stream.cmvn != "none" for stream in network.front_ends.values()):
+        if speaker is None:
+            raise InputError(
+                f"{run}: normalises by the speaker; give --speaker FILE, a recording of whoever"
+                " will speak, or train with features.cmvn: none"
+            )
+        recording = front_end.read(str(speaker), None)
+        statistics = dict(front_end.estimate(recording.file, [recording]).statistics)
+    recogniser = open_recogniser(run, network, config, weights, graph, hotwords)
+    phones = read_transition_model(task_of(config).locate_model()).phone
+    silent = np.isin(phones, read_silence_ids(graph or locate_graph(run, config)))
+    return LiveRecogniser(recogniser, front_end.analyses, statistics, silent, pause)

@@ -1,0 +1,66 @@
+"""Sound in pieces: samples are those that were sent, features those of the whole."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.arriving import ArrivingFeatures, read_arriving
+from bayes_asr.data.sound.spectrum import Analysis
+from tests.data.sound.test_audio import riff
+
+RATE = 16000
+
+
+class Pipe(io.BytesIO):
+    """A pipe that gives an odd number of bytes at a time."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return super().read1(min(size or 0, 333))
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_samples_are_those_that_were_sent(header: bool) -> None:
+    samples = np.random.default_rng(0).integers(-(2**15), 2**15, 5000).astype(np.int16)
+    content = riff(samples[:, None]) if header else samples.tobytes()
+    parts = [*read_arriving(Pipe(content), RATE, 0.1)]
+    assert len(parts) > 10
+    np.testing.assert_array_equal(np.concatenate(parts), samples)
+
+
+def test_nothing_is_no_samples() -> None:
+    assert [*read_arriving(io.BytesIO(), RATE, 0.1)] == []
+
+
+def test_other_sound_is_refused_with_what_to_do() -> None:
+    stereo = riff(np.zeros((10, 2), np.int16), 8000)
+    with pytest.raises(InputError, match=r"2 channels of 16 bits at 8000 Hz; give one .*-r 16000"):
+        next(read_arriving(io.BytesIO(stereo), RATE, 0.1))
+    with pytest.raises(InputError, match="header is damaged"):
+        next(read_arriving(io.BytesIO(stereo[:30]), RATE, 0.1))
+    with pytest.raises(InputError, match="header is damaged"):
+        next(read_arriving(io.BytesIO(stereo[:12] + b"LIST" + b"\xff" * 4), RATE, 0.1))
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    kind=st.sampled_from(["mfcc", "fbank", "plp"]),
+    sizes=st.lists(st.integers(0, 900), min_size=1, max_size=12),
+    seed=st.integers(0, 99),
+)
+def test_features_in_pieces_are_those_of_the_whole(kind: str, sizes: list[int], seed: int) -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    analysis = Analysis(kind)  # type: ignore[arg-type]
+    samples = np.random.default_rng(seed).normal(0, 1000, sum(sizes)).astype(np.float32)
+    arriving = ArrivingFeatures(analysis)
+    parts = [arriving.push(part) for part in np.split(samples, np.cumsum(sizes)[:-1])]
+    np.testing.assert_array_equal(np.concatenate(parts), analysis(samples))
+
+
+@pytest.mark.parametrize("kind", ["samples", "pitch", "mfcc-pitch"])
+def test_features_of_the_whole_are_refused(kind: str) -> None:
+    with pytest.raises(InputError, match="known when all of a sound is there"):
+        ArrivingFeatures(Analysis(kind))  # type: ignore[arg-type]

@@ -1,0 +1,132 @@
+"""Words while one speaks: settled words stay, and an utterance ends with the words that it has
+offline.
+"""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bayes_asr
+from bayes_asr.base.errors import InputError
+from bayes_asr.cli import main
+from bayes_asr.decode.live import Heard, Hearing, open_live
+from tests.data.sound.test_audio import riff
+from tests.decode.test_transcribe import RATE, TINY, command, run, speak  # noqa: F401 - a fixture
+from tests.support.places import CONF
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def forward_run(run: Path) -> Path:  # noqa: F811
+    """A run whose network reads forwards only, on features that need no speaker."""
+    out = run.parent / "forward_run"
+    forwards = {"features.cmvn": "none", "model.bidirectional": "false", "train.epochs": 10}
+    # In so small a graph min_active would let every token live, and nothing would be settled.
+    settings = TINY | forwards | {"decode.min_active": 0}
+    chosen = [f"--set={key}={value}" for key, value in settings.items()]
+    command("train", CONF / "base.yaml", *chosen, f"--set=data.dir={run.parent}", "--out", out)
+    command("forward", out, "--on", "dev")
+    command("decode", out, "--on", "dev")
+    command("score", out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def samples() -> np.ndarray:
+    """Two utterances of four words, with a pause behind each."""
+    rng = np.random.default_rng(7)
+    pause = rng.normal(0, 300, RATE).astype(np.int16)
+    parts = [speak(words, rng).samples[:, 0] for words in (["six", "one", "two", "one"],) * 2]
+    return np.concatenate([parts[0], pause, parts[1], pause])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_utterances_are_those_of_their_sound(
+    seed: int, forward_run: Path, samples: np.ndarray, tmp_path: Path
+) -> None:
+    live = open_live(forward_run)
+    rng = np.random.default_rng(seed)
+    cuts = np.cumsum(rng.integers(1, 5000, 2 * len(samples) // 5000))
+    news = [live.push(part) for part in np.split(samples, cuts[cuts < len(samples)])]
+    news.append(live.finish())
+    settled: list[str] = []
+    heard = []
+    for item in news:
+        if isinstance(item, Hearing):
+            assert item.settled[: len(settled)] == settled
+            settled = item.settled
+        else:
+            heard.append(item)
+            settled = []
+    assert [word.word for item in heard for word in item.words] == ["six", "one", "two", "one"] * 2
+    assert heard[0].begin == 0
+    assert [item.end for item in heard[:-1]] == [item.begin for item in heard[1:]]
+    for item in heard:
+        if not item.words:
+            continue
+        begin, end = round(item.begin * RATE), round(item.end * RATE) + 240  # 25 ms less 10
+        (tmp_path / "part.wav").write_bytes(riff(samples[begin:end, None]))
+        (offline,) = bayes_asr.transcribe(forward_run, [tmp_path / "part.wav"])
+        assert [(w.word, w.confidence) for w in offline.words] == [
+            (w.word, w.confidence) for w in item.words
+        ]
+        times = [round(w.start - item.begin, 3) for w in item.words]
+        assert [w.start for w in offline.words] == pytest.approx(times, abs=0.0011)
+
+
+def test_words_are_settled_before_the_utterance_is_over(
+    forward_run: Path, samples: np.ndarray
+) -> None:
+    live = open_live(forward_run)
+    news = [
+        live.push(part) for part in np.split(samples, range(RATE // 10, len(samples), RATE // 10))
+    ]
+    most = max(len(item.settled) for item in news if isinstance(item, Hearing))
+    assert most >= 2
+    assert any(isinstance(item, Heard) and item.words for item in news)
+
+
+def test_the_verb_hears_a_pipe(
+    forward_run: Path,
+    samples: np.ndarray,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def hear(*arguments: str) -> str:
+        stdin = io.TextIOWrapper(io.BytesIO(samples.tobytes()))
+        monkeypatch.setattr("sys.stdin", stdin)
+        command("transcribe", forward_run, "-", "--live", *arguments)
+        return capsys.readouterr().out
+
+    capsys.readouterr()
+    said = [line.split()[2:] for line in hear().splitlines()]
+    assert said == [["six", "one", "two", "one"]] * 2
+    news = [json.loads(line) for line in hear("--json").splitlines()]
+    assert {tuple(item) for item in news} == {
+        ("begin", "settled", "open"),
+        ("begin", "end", "words"),
+    }
+
+
+def test_what_needs_the_whole_sound_is_refused(
+    run: Path,  # noqa: F811
+    forward_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(InputError, match="give --speaker FILE, a recording of whoever will speak"):
+        open_live(run)
+    speaker = run.parent / "data" / "dev" / "s0-0.wav"
+    with pytest.raises(InputError, match="reads an utterance from its end too"):
+        open_live(run, speaker)
+    for arguments, message in (
+        ([str(speaker), "--live"], "hearing a pipe: bayes-asr transcribe RUN - --live"),
+        (["-", "--live", "--ctm", str(tmp_path / "ctm")], "--ctm: of files, not of --live"),
+        (["-", "--speaker", str(speaker)], "hearing a pipe"),
+    ):
+        assert main(["transcribe", str(forward_run), *arguments]) == 1
+        assert message in capsys.readouterr().err
