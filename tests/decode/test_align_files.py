@@ -65,7 +65,11 @@ def test_a_text_of_another_file_is_doubted(
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("six zebra", [], "talk.wav: the lexicon lacks zebra, and is not of letters"),
+        (
+            "six zebra",
+            [],
+            "talk.wav: the lexicon lacks zebra, and is not of letters",
+        ),
         ("", [], "talk.txt: has no words to align"),
         ("six", ["--nj=2"], "--nj: of no use with FILE"),
         ("six", ["--on=dev"], "give the utterances: --on SET or --data DIR, or FILE"),

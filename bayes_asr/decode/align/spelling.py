@@ -1,10 +1,12 @@
 """Words that a lexicon of graphemes lacks, by their letters, as the lexicon spells its own."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.transcript import Pronouncer
 from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
@@ -13,16 +15,24 @@ from bayes_asr.decode.graph.lexicon import Pronunciation
 def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:
     """Return a pronouncer that has all `words`: those of the lexicon and spelled ones.
 
-    Words become the word for unknown ones where there is one. InputError names those that cannot be
-    spelled: the lexicon is of phones, or lacks a letter.
+    What cannot be spelled, since the lexicon is of phones or lacks a letter, becomes the word for
+    unknown ones, with a warning; InputError names it where there is none.
     """
-    unknown = [w for w in dict.fromkeys(words) if w not in pronouncer.pronunciations]
-    if not unknown or pronouncer.lang.unknown:
+    lang = pronouncer.lang
+    missing = [w for w in dict.fromkeys(words) if w not in pronouncer.pronunciations]
+    phone_of = learn_graphemes(lang) or {}
+    mute = [w for w in missing if lang.unknown and not _has_phones(split_letters(w), phone_of)]
+    if mute:
+        LOGGER.warning("not in the lexicon, and aligned as %s: %s", lang.unknown, name_some(mute))
+    spellable = [word for word in missing if word not in mute]
+    if not spellable:
         return pronouncer
-    remedy = "add them to its lexicon.txt, or give --oov WORD"
-    spelled = spell(pronouncer.lang, unknown, remedy)
-    lang = replace(pronouncer.lang, lexicon=[*pronouncer.lang.lexicon, *spelled])
-    return replace(pronouncer, lang=lang)
+    spelled = spell(lang, spellable, "add them to its lexicon.txt, or give --oov WORD")
+    return replace(pronouncer, lang=replace(lang, lexicon=[*lang.lexicon, *spelled]))
+
+
+def _has_phones(letters: Sequence[str], phone_of: Mapping[str, str]) -> bool:
+    return bool(letters) and all(letter in phone_of for letter in letters)
 
 
 def spell(lang: Lang, words: Sequence[str], remedy: str) -> list[Pronunciation]:
@@ -47,25 +57,26 @@ def spell(lang: Lang, words: Sequence[str], remedy: str) -> list[Pronunciation]:
 
 
 def learn_graphemes(lang: Lang) -> dict[str, str] | None:
-    """The phone of each letter, where all words have a phone for each letter, always the same.
+    """The phone of each letter, where words have a phone for each letter, always the same.
 
-    None for a lexicon of phones. A word of one phone of its own, such as silence, says nothing.
+    None for a lexicon of phones. Words of several letters and one phone of their own, such as
+    silence, say nothing; a lexicon that has as many of them as others is one of phones.
     """
-    uses: dict[str, int] = {}
-    for entry in lang.lexicon:
-        for phone in entry.phones:
-            uses[phone] = uses.get(phone, 0) + 1
+    uses = Counter(phone for entry in lang.lexicon for phone in entry.phones)
     phone_of: dict[str, str] = {}
+    spelled = symbols = 0
     for entry in lang.lexicon:
         letters = split_letters(entry.word)
         if len(entry.phones) == 1 < len(letters) and uses[entry.phones[0]] == 1:
+            symbols += 1
             continue
         if len(letters) != len(entry.phones):
             return None
+        spelled += len(letters) > 1
         for letter, phone in zip(letters, entry.phones, strict=True):
             if phone_of.setdefault(letter, phone) != phone:
                 return None
-    return phone_of
+    return phone_of if spelled > symbols else None
 
 
 def split_letters(word: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Words that a lexicon of letters lacks: spelled as it spells its own, or refused by name."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -36,25 +37,38 @@ def test_words_are_spelled_in_capitals_and_with_marks() -> None:
 
 
 def test_what_is_known_changes_nothing() -> None:
-    speech = letters("ab")
+    speech = letters("ab", "ba")
     assert spell_words(speech, ["ab", "ab"]) is speech
-    unknown = replace(toy(), lang=replace(toy().lang, unknown="ab"))
-    assert spell_words(unknown, ["zebra"]) is unknown
+
+
+def test_the_word_for_unknown_ones_stands_for_what_cannot_be_spelled(
+    messages: Callable[[], str],
+) -> None:
+    phones = replace(toy(), lang=replace(toy().lang, unknown="ab"))
+    assert spell_words(phones, ["zebra"]) is phones
+    speech = letters("ab", "ba")
+    speech = spell_words(replace(speech, lang=replace(speech.lang, unknown="ab")), ["aab", "ax"])
+    assert speech.pronounce("aab") == [(0.0, [2, 2, 3])]
+    assert speech.pronounce("ax") == speech.pronounce("ab")
+    assert "not in the lexicon, and aligned as ab: zebra\n" in messages()
+    assert "not in the lexicon, and aligned as ab: ax\n" in messages()
 
 
 @pytest.mark.parametrize("word", ["ax", "...", "b5"])
-def test_a_letter_that_no_word_has_is_named(word: str) -> None:
-    with pytest.raises(InputError, match=rf"the lexicon lacks {word}, and spells no word with"):
-        spell_words(letters("ab"), [word])
+def test_a_word_of_a_letter_that_no_word_has_is_named(word: str) -> None:
+    with pytest.raises(InputError, match=rf"lacks {word}, and spells no word with"):
+        spell_words(letters("ab", "ba"), ["bb", word])
 
 
 def test_a_lexicon_of_phones_spells_nothing() -> None:
     assert learn_graphemes(toy().lang) is None
     with pytest.raises(InputError, match=r"lacks zebra, zoo, and is not of letters.*--oov WORD"):
         spell_words(toy(), ["zebra", "b", "zoo"])
+    names = [Pronunciation(phone, 1.0, (phone,)) for phone in ("aa", "b", "d", "sh")]
+    assert learn_graphemes(Lang(names)) is None
 
 
-@given(st.lists(st.text("abcé", min_size=1, max_size=5), min_size=1, unique=True))
+@given(st.lists(st.text("abcé", min_size=2, max_size=5), min_size=1, unique=True))
 def test_letters_are_learnt_from_any_words_of_letters(words: list[str]) -> None:
     lexicon = [Pronunciation(word, 1.0, tuple(word.upper())) for word in words]
     expected = {letter: letter.upper() for word in words for letter in word}
