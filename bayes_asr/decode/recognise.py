@@ -64,7 +64,7 @@ class Recogniser:
         if not result.reached_final:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
         # The words of the best path stay; risk gives each its confidence and, roughly, its times.
-        hypothesis = decode_risk(result.lattice, *self.weights, change_words=False).words
+        hypothesis = decode_risk(result.lattice, *self.weights, change_words=False, name=name).words
         words = [self.words[timed.word] for timed in hypothesis]
         spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
         # Times count frames of the output, each as long as so many of the features.

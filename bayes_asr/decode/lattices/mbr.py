@@ -15,11 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices.paths import sweep_words, weigh
 from bayes_asr.kaldi_io.lattice import CompactLattice
 
 DELTA = float(np.float32(1.0e-5))  # for a word against nothing: a substitution wins ties
 MAX_ROUNDS = 101
+MOST_BYTES = 1 << 34  # of the tables of a lattice: half an hour of clear speech takes as many
 MATCH, PASS, SKIP = 1, 2, 3  # word of the arc against r_q; against nothing; r_q against nothing
 
 
@@ -56,14 +58,21 @@ class ArcTable:
 
 
 def decode_risk(
-    lattice: CompactLattice, lmwt: float, wip: float = 0.0, *, change_words: bool = True
+    lattice: CompactLattice,
+    lmwt: float,
+    wip: float = 0.0,
+    *,
+    change_words: bool = True,
+    name: str = "a lattice",
 ) -> MbrHypothesis:
     """Return the words of least expected error, from the best path on, with times and confidences.
 
     With `change_words` off the words of the best path stay, and only get times and confidences.
+    InputError, which begins with `name`, for a lattice that would take more than MOST_BYTES.
     """
     words = sweep_words(lattice, [(lmwt, wip)])[0]
     table = build_arc_table(weigh(lattice, lmwt, wip))
+    _check_size(table, words, name)
     for _ in range(MAX_ROUNDS):
         # Figure 6: the likeliest word of each position is the next hypothesis, until none changes.
         hypothesis = np.searchsorted(table.words, insert_epsilons(words))
@@ -80,6 +89,19 @@ def decode_risk(
         for word, (start, end), posterior in zip(words, spans, confidence, strict=True)
     ]
     return MbrHypothesis(timed, errors.risk)
+
+
+def _check_size(table: ArcTable, words: list[int], name: str) -> None:
+    """Refuse what grows with the square of a recording: every position at every node and arc."""
+    positions, arcs = 2 * len(words) + 2, len(table.source)
+    # Of doubles: alpha and beta of nodes; flow, and its parts that match and skip, of arcs.
+    size = 8 * positions * (2 * table.num_nodes + 3 * arcs)
+    if size > MOST_BYTES:
+        raise InputError(
+            f"{name}: confidences of {len(words)} words in a lattice of {arcs} arcs would take"
+            f" {size / 2**30:.0f} GiB, of which {MOST_BYTES / 2**30:.0f} are allowed: cut the"
+            " recording at pauses into pieces of some minutes"
+        )
 
 
 def insert_epsilons(words: list[int]) -> np.ndarray:

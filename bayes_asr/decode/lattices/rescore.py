@@ -89,7 +89,7 @@ def rescore_lattice(
     words = sweep_words(lattice, options.grid)
     for (lmwt, wip), best_words in zip(options.grid, words, strict=True):
         paths = [path.words for path in best_paths(lattice, options.nbest, lmwt, wip)]
-        least = decode_risk(lattice, lmwt, wip) if options.mbr else MbrHypothesis([], 0.0)
+        least = decode_risk(lattice, lmwt, wip, name=utt) if options.mbr else MbrHypothesis([], 0.0)
         results.append(RescoredLattice(utt, best_words, paths, least.words, least.risk))
     return results
 
@@ -139,4 +139,4 @@ def write_ctm_at(
 
 def time_words(weights: Weights, utt: str, lattice: CompactLattice) -> tuple[str, list[TimedWord]]:
     """Return the utterance and its words of least expected error."""
-    return utt, decode_risk(lattice, *weights).words
+    return utt, decode_risk(lattice, *weights, name=utt).words

@@ -6,6 +6,7 @@ import kaldialign
 import numpy as np
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import best_paths, pair_weights, sweep_words
 from bayes_asr.decode.search.determinize import determinize
@@ -88,6 +89,14 @@ def test_times_are_in_order_and_confidences_are_posteriors(seed: int) -> None:
     assert times == sorted(times)
     assert all(0 <= time <= 8 for time in times)
     assert all(0 < one.confidence <= 1 + 1e-6 for one in found)
+
+
+def test_lattice_that_would_take_too_much_memory_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bayes_asr.decode.lattices.mbr.MOST_BYTES", 1 << 10)
+    with pytest.raises(InputError, match=r"^hours: confidences of \d+ words .* cut the recording"):
+        decode_risk(word_lattice(0), LMWT, WIP, name="hours")
 
 
 def test_single_path_is_certain() -> None:
