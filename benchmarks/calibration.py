@@ -45,18 +45,18 @@ def measure_calibration(run: Path) -> dict[str, Any]:
     fitted = [[x[::STRIDE] for x in compute(utt)] for utt in utterances[::2]]
     temperature = fit_temperature(*map(np.concatenate, zip(*fitted, strict=True)))
     measured = [[decide(*compute(utt), t) for t in (1.0, temperature)] for utt in utterances[1::2]]
-    before, after = (
+    plain, cooled = (
         Predictions(*map(np.concatenate, zip(*column, strict=True)))
         for column in zip(*measured, strict=True)
     )
     return {
         "run": str(run),
-        "frames": len(before.right),
-        "wrong": 100 * float(1 - before.right.mean()),
-        "confidence": 100 * float(before.confidences.mean()),
-        "calibration error": 100 * calibration_error(before),
+        "frames": len(plain.right),
+        "wrong": 100 * float(1 - plain.right.mean()),
+        "confidence": 100 * float(plain.confidences.mean()),
+        "calibration error": 100 * calibration_error(plain),
         "temperature": temperature,
-        "calibration error after": 100 * calibration_error(after),
+        "calibration error after": 100 * calibration_error(cooled),
     }
 
 

@@ -55,23 +55,23 @@ class Run(NamedTuple):
     rate: int
     seed: int
 
-    def folder(self, out: Path) -> Path:
+    def path(self, out: Path) -> Path:
         """Its directory."""
         return out / self.system / f"{RATES[self.rate]:g}" / f"seed{self.seed}"
 
 
-def dev_error(folder: Path) -> float | None:
+def dev_error(path: Path) -> float | None:
     """The lowest share of wrong frames of dev; infinite of a diverged run, None of one to come."""
-    if DIVERGED in state.read(folder).get("why", ""):
+    if DIVERGED in state.read(path).get("why", ""):
         return math.inf
-    if not (folder / LAST_STEP).exists():
+    if not (path / LAST_STEP).exists():
         return None
-    return min(entry["dev_error"] for entry in read_history(folder))
+    return min(entry["dev_error"] for entry in read_history(path))
 
 
 def read_errors(out: Path, system: str) -> dict[int, float]:
     """The errors of a system at the rates that are complete."""
-    errors = {i: dev_error(Run(system, i, 1).folder(out)) for i in range(len(RATES))}
+    errors = {i: dev_error(Run(system, i, 1).path(out)) for i in range(len(RATES))}
     return {i: error for i, error in errors.items() if error is not None}
 
 
@@ -80,8 +80,8 @@ def untried(errors: Errors) -> list[int]:
     if not errors:
         return [MIDDLE]
     best = best_rate(errors)
-    wanted = dict.fromkeys((MIDDLE - 1, MIDDLE + 1, best - 1, best + 1))
-    return [i for i in wanted if i in range(len(RATES)) and i not in errors]
+    places = dict.fromkeys((MIDDLE - 1, MIDDLE + 1, best - 1, best + 1))
+    return [i for i in places if i in range(len(RATES)) and i not in errors]
 
 
 def best_rate(errors: Errors) -> int:
@@ -98,30 +98,30 @@ def list_missing(out: Path, systems: Iterable[str], seeds: int) -> list[Run]:
         missing += [(len(errors), Run(system, rate, 1)) for rate in rates]
         if not rates:
             runs = [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)]
-            missing += [(len(RATES) + r.seed, r) for r in runs if dev_error(r.folder(out)) is None]
+            missing += [(len(RATES) + r.seed, r) for r in runs if dev_error(r.path(out)) is None]
     # Sorting is stable: systems keep their order.
     return [run for _, run in sorted(missing, key=lambda entry: entry[0])]
 
 
-def complete(folder: Path, configs: Sequence[str], settings: Sequence[str]) -> None:
+def complete(path: Path, configs: Sequence[str], settings: Sequence[str]) -> None:
     """Train a run, or go on with it, and score it; SystemExit where a step fails.
 
     Log-likelihoods, a hundred times its network, are not kept. A run that diverges is complete.
     """
     words = [word for setting in settings for word in ("--set", setting)]
-    steps = [["train", *configs, *words, "--out", str(folder)]]
+    steps = [["train", *configs, *words, "--out", str(path)]]
     parts = itertools.product(("forward", "decode"), ("dev", "test"))
-    steps += [[verb, str(folder), "--on", part] for verb, part in parts]
-    for step in [*steps, ["score", str(folder)]]:
+    steps += [[verb, str(path), "--on", part] for verb, part in parts]
+    for step in [*steps, ["score", str(path)]]:
         status = run_verb(step)
-        if dev_error(folder) == math.inf:
+        if dev_error(path) == math.inf:
             return
         if status:
             raise SystemExit(status)
     for part in ("dev", "test"):
-        shutil.rmtree(folder / f"forward_{part}")
-    with replacing(folder / LAST_STEP) as temporary:
-        temporary.write_text(json.dumps(measure_calibration(folder)) + "\n")
+        shutil.rmtree(path / f"forward_{part}")
+    with replacing(path / LAST_STEP) as temporary:
+        temporary.write_text(json.dumps(measure_calibration(path)) + "\n")
 
 
 def work(args: argparse.Namespace, systems: Sequence[str]) -> None:
@@ -134,16 +134,16 @@ def work(args: argparse.Namespace, systems: Sequence[str]) -> None:
 
 def attempt(run: Run, args: argparse.Namespace, systems: Sequence[str]) -> bool:
     """Complete a run; False where another process is at it."""
-    folder = run.folder(args.out)
+    path = run.path(args.out)
     with ExitStack() as stack:
         try:
-            stack.enter_context(in_use(folder.with_suffix(".busy")))
+            stack.enter_context(in_use(path.with_suffix(".busy")))
         except InputError:
             return False
-        if dev_error(folder) is not None:
+        if dev_error(path) is not None:
             return True  # another process has completed it this instant
         settings = [*args.set, f"train.learning_rate={RATES[run.rate]:g}", f"seed={run.seed}"]
-        complete(folder, [*args.train, f"{args.experiment}#{run.system}"], settings)
+        complete(path, [*args.train, f"{args.experiment}#{run.system}"], settings)
     return True
 
 
@@ -152,10 +152,10 @@ def describe_system(out: Path, system: str, seeds: int) -> dict[str, Any]:
     errors = read_errors(out, system)
     searched = bool(errors) and not untried(errors)
     runs = [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)] if searched else []
-    scored = [folder for run in runs if ((folder := run.folder(out)) / LAST_STEP).exists()]
+    scored = [path for run in runs if ((path := run.path(out)) / LAST_STEP).exists()]
     return {
         "system": system,
-        "rate: wrong frames, errors of dev": ", ".join(describe_rates(out, system, errors)),
+        "rate: wrong frames, errors of dev": "; ".join(describe_rates(out, system, errors)),
         "best": f"{RATES[best_rate(errors)]:g}" if searched else None,
         "seeds": len(scored),
         **{part: spread(rates_of(scored, part)) for part in ("dev", "test")},
@@ -170,19 +170,19 @@ def describe_rates(out: Path, system: str, errors: Errors) -> Iterator[str]:
         if error == math.inf:
             yield f"{RATES[rate]:g}: diverged"
         else:
-            (counted,) = rates_of([Run(system, rate, 1).folder(out)], "dev")
+            (counted,) = rates_of([Run(system, rate, 1).path(out)], "dev")
             yield f"{RATES[rate]:g}: {error:.2%}, {counted:.2f}"
 
 
-def rates_of(folders: Iterable[Path], part: str) -> list[float]:
+def rates_of(paths: Iterable[Path], part: str) -> list[float]:
     """Error rates of runs in per cent, by the first convention of their configuration."""
-    return [read_scores(folder / f"score_{part}.json")[0].counts.rate for folder in folders]
+    return [read_scores(path / f"score_{part}.json")[0].counts.rate for path in paths]
 
 
-def calibration_errors(folders: Iterable[Path]) -> list[float]:
+def calibration_errors(paths: Iterable[Path]) -> list[float]:
     """Expected calibration errors of runs in per cent of the frames of dev."""
     key = "calibration error"
-    return [json.loads((folder / LAST_STEP).read_text())[key] for folder in folders]
+    return [json.loads((path / LAST_STEP).read_text())[key] for path in paths]
 
 
 def spread(rates: Sequence[float]) -> str | None:
@@ -193,15 +193,15 @@ def spread(rates: Sequence[float]) -> str | None:
     return f"{statistics.mean(rates):.2f}{deviation}"
 
 
-def best_folder(out: Path, system: str) -> Path:
+def best_path(out: Path, system: str) -> Path:
     """The folder of the seeds of a system at its best rate so far."""
-    return Run(system, best_rate(read_errors(out, system)), 1).folder(out).parent
+    return Run(system, best_rate(read_errors(out, system)), 1).path(out).parent
 
 
 def compare_systems(out: Path, groups: Iterable[Sequence[str]]) -> Iterator[dict[str, Any]]:
     """Rows of all pairs within each group on test; Holm's correction is over all of them."""
     pairs = [pair for group in groups for pair in itertools.combinations(group, 2)]
-    sides = [[read_side(name, [best_folder(out, name)], "test") for name in p] for p in pairs]
+    sides = [[read_side(name, [best_path(out, name)], "test") for name in p] for p in pairs]
     for result in compare_pairs(sides, REPLICATES, 0, "two-sided"):
         comparison = result.comparison
         test = comparison.tests[0]

@@ -36,28 +36,28 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> dict[Path, float]:
 
 def train(run: study.Run, trained: dict[Path, float], out: Path) -> None:
     """Complete a run, whose errors grow with its distance from the lowest rate."""
-    trained[run.folder(out)] = 0.3 + 0.01 * abs(run.rate - LOWEST[run.system])
+    trained[run.path(out)] = 0.3 + 0.01 * abs(run.rate - LOWEST[run.system])
 
 
 def test_runs_come_in_the_order_of_what_they_tell(
     trained: dict[Path, float], tmp_path: Path
 ) -> None:
-    done = []
+    order = []
     while missing := study.list_missing(tmp_path, SYSTEMS, seeds=2):
-        done.append(missing[0])
+        order.append(missing[0])
         train(missing[0], trained, tmp_path)
     middle = study.MIDDLE
-    assert done[:3] == [study.Run(system, middle, 1) for system in SYSTEMS]
-    assert {run[:2] for run in done[3:9]} == {(s, middle + i) for s in SYSTEMS for i in (-1, 1)}
+    assert order[:3] == [study.Run(system, middle, 1) for system in SYSTEMS]
+    assert {run[:2] for run in order[3:9]} == {(s, middle + i) for s in SYSTEMS for i in (-1, 1)}
     for system, lowest in LOWEST.items():
         errors = study.read_errors(tmp_path, system)
         assert study.best_rate(errors) == lowest
         # The best is inside of what was tried, unless there is no rate beyond it.
         assert {i for i in (lowest - 1, lowest + 1) if i in range(len(study.RATES))} <= {*errors}
         for seed in (1, 2):
-            assert study.Run(system, lowest, seed).folder(tmp_path) in trained
-    searched = max(i for i, run in enumerate(done) if run.seed == 1 and run.rate != LOWEST[run[0]])
-    assert all(run.seed == 1 for run in done[:searched])
+            assert study.Run(system, lowest, seed).path(tmp_path) in trained
+    searched = max(i for i, run in enumerate(order) if run.seed == 1 and run.rate != LOWEST[run[0]])
+    assert all(run.seed == 1 for run in order[:searched])
 
 
 def test_a_rate_that_diverges_is_the_worst(tmp_path: Path) -> None:
@@ -77,20 +77,20 @@ def test_runs_are_completed_once_and_the_rest_is_missing(
 
     def run_verb(words: list[str]) -> int:
         verbs.append(words[0])
-        folder = Path(words[words.index("--out") + 1] if "--out" in words else words[1])
-        folder.mkdir(parents=True, exist_ok=True)
+        path = Path(words[words.index("--out") + 1] if "--out" in words else words[1])
+        path.mkdir(parents=True, exist_ok=True)
         if words[0] == "train":
             (rate,) = (float(w.split("=")[1]) for w in words if "learning_rate" in w)
             error = 0.25 if rate == 2.5e-3 else 0.5
             entry = {"epoch": 1, "dev_error": error, "frames_per_second": 1.0, "seconds": 1.0}
-            (folder / "history.jsonl").write_text(json.dumps(entry) + "\n")
+            (path / "history.jsonl").write_text(json.dumps(entry) + "\n")
         elif words[0] == "forward":
-            (folder / f"forward_{words[-1]}").mkdir()
+            (path / f"forward_{words[-1]}").mkdir()
         return 0
 
     monkeypatch.setattr(study, "run_verb", run_verb)
     monkeypatch.setattr(study, "measure_calibration", lambda _: {"calibration error": 3.0})
-    monkeypatch.setattr(study, "rates_of", lambda folders, part: [12.5 for _ in folders])
+    monkeypatch.setattr(study, "rates_of", lambda paths, part: [12.5 for _ in paths])
     (tmp_path / "pair.yaml").write_text("systems: {gru: units/gru.yaml, lstm: units/lstm.yaml}\n")
     words = ["study.py", str(tmp_path / "pair.yaml"), "--out", str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", [*words, "--train", "small.yaml", "--minutes", "1e-9"])
@@ -102,7 +102,7 @@ def test_runs_are_completed_once_and_the_rest_is_missing(
     assert verbs == steps * 2 * 4
     assert not [*tmp_path.rglob("forward_*")]
     *_, gru, lstm = capsys.readouterr().out.splitlines()
-    tried = "0.001: 50.00%, 12.50, 0.0025: 25.00%, 12.50, 0.0063: 50.00%, 12.50"
+    tried = "0.001: 50.00%, 12.50; 0.0025: 25.00%, 12.50; 0.0063: 50.00%, 12.50"
     assert gru == f"| gru | {tried} | 0.0025 | 2 | 12.50 ± 0.00 | 12.50 ± 0.00 | 3.00 ± 0.00 |  |"
     assert lstm == gru.replace("gru", "lstm")
 
