@@ -19,7 +19,7 @@ from bayes_asr.config.schema import CONFIG
 from bayes_asr.data.directories import locate
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import DECODERS, decode_archive
-from bayes_asr.decode.search.graph_dir import graph_files
+from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.search_record import (
     describe_differences,

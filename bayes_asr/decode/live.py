@@ -12,11 +12,15 @@ from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.recognise import RecognisedWord, Recogniser
+from bayes_asr.decode.recognise import (
+    RecognisedWord,
+    Recogniser,
+    locate_graph,
+    open_recogniser,
+)
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.embedded import read_lattice
 from bayes_asr.decode.search.inputs import check_loglikes
-from bayes_asr.decode.transcribe import locate_graph, open_recogniser
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration

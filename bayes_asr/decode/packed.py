@@ -22,7 +22,7 @@ from bayes_asr.data.directories import locate
 from bayes_asr.data.features.fmllr_record import FmllrRecord, write_record
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.recordings import find_maker
-from bayes_asr.decode.search.graph_dir import graph_files
+from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import PACKED, read_configuration

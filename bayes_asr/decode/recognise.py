@@ -1,25 +1,32 @@
 """Words of features: a run with its graph and the weights that dev chose."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.config.schema import CONFIG, Config
+from bayes_asr.data.directories import locate
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.spans import word_spans
-from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.lattices.mbr import decode_risk
-from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.search.embedded import DecodeResult, decode_utterance
+from bayes_asr.decode.lattices.paths import Weights, pair_weights
+from bayes_asr.decode.search.embedded import DecodeResult, choose_engine, decode_utterance
 from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.search_graph import DecodingGraph
+from bayes_asr.decode.search.tuned_weights import choose_weights
+from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.tasks.task import task_of
 
 
 @dataclass(frozen=True)
@@ -92,3 +99,36 @@ class Recogniser:
         except InputError as error:
             LOGGER.warning("%s; times are rough", error)
             return None
+
+
+def open_recogniser(
+    run: Path,
+    network: LogLikelihoods,
+    config: Config,
+    weights: Weights | None,
+    other_graph: Path | None,
+    hotwords: Path | None,
+) -> Recogniser:
+    """Return a run with its graph, or `other_graph`, and the weights that dev chose, or others."""
+    graph = other_graph or locate_graph(run, config)
+    model = task_of(config).locate_model()
+    search = SearchOptions.from_config(config.decode, allow_partial=True)
+    words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
+    weights = weights or choose_weights(run, graph, search, is_other=bool(other_graph))
+    (checked,) = pair_weights(*([weight] for weight in weights))
+    # Kaldi's graph folders need not have a lexicon: words are recognised without it.
+    pronouncer = None
+    try:
+        pronouncer = read_pronouncer(graph, model)
+    except (InputError, OSError) as error:
+        LOGGER.warning("%s; times are rough", error)
+    decoding_graph, engine = load_decoding_graph(graph, model, None, hotwords), choose_engine()
+    return Recogniser(network, decoding_graph, words, search, checked, engine, pronouncer)
+
+
+def locate_graph(run: Path, config: Config) -> Path:
+    """Return the graph of a run; InputError, with what to do, where it is gone."""
+    try:
+        return locate(config.data.graph, config.data, "graph")
+    except InputError as error:
+        raise InputError(f"{error} in {run / CONFIG}, or give --graph DIR") from None

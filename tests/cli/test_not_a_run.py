@@ -19,6 +19,7 @@ OF_ONE_RUN = {
     "forward": ["--data=data", "--out=out"],
     "generate": ["--on=dev"],
     "gradients": ["--out=out.svg"],
+    "pronunciation": ["--data=data", "--out=out"],
     "score": [],
     "train": ["--out=out"],
     "transcribe": ["a.wav"],

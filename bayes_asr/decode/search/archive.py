@@ -50,7 +50,7 @@ def decode_archive(
 ) -> DecodeSummary:
     """Decode every utterance of a job.
 
-    Reads `job.graph`/HCLG.fst or HCL.fst and G.fst (`graph_dir.graph_files`), `job.graph`/words.txt
+    Reads `job.graph`/HCLG.fst or HCL.fst and G.fst (`inputs.graph_files`), `job.graph`/words.txt
     and the transition model of `job.model`.  Writes in `out` words.txt, costs.txt (graph cost,
     unscaled acoustic cost), lat.N.gz (word lattices with unscaled acoustic costs) and a
     words.lmwtW.wipP.txt for each pair of weights.  Every utterance appears in every text file; one

@@ -7,7 +7,7 @@ from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.decode.graph.transducers import BACKOFF, check_words
 from bayes_asr.decode.search.hotwords import attach_hotwords, read_hotwords
-from bayes_asr.decode.search.inputs import build_decoding_graph
+from bayes_asr.decode.search.inputs import build_decoding_graph, graph_files
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.on_the_fly import attach_grammar, check_grammar, warn_left_out
 from bayes_asr.decode.search.search_graph import DecodingGraph
@@ -15,22 +15,6 @@ from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
-
-
-def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
-    """The files of a graph: HCLG.fst, or HCL.fst and what it is composed with during the search.
-
-    lm: an ARPA file or an FST in place of the G.fst in the folder. InputError where it is given to
-    a graph that is composed already.
-    """
-    composed, uncomposed = (Path(graph_dir) / name for name in ("HCLG.fst", "HCL.fst"))
-    if is_there(uncomposed) and (lm or not is_there(composed)):
-        return [uncomposed, lm or Path(graph_dir) / "G.fst"]
-    if lm:
-        raise InputError(
-            f"{graph_dir}: has no HCL.fst to compose with {lm}; bayes-asr graph --apart writes it"
-        )
-    return [composed]
 
 
 def load_decoding_graph(

@@ -1,13 +1,32 @@
 """Inputs of the search: a graph and log-likelihoods, checked against the transition model."""
 
+from pathlib import Path
+
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
 from bayes_asr.decode.search.search_graph import DecodingGraph, has_cycle, select_arcs
 from bayes_asr.kaldi_io.openfst import LARGEST, Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 WORDS = 1 << 30  # the determinization numbers phones behind the words, in int32
+
+
+def graph_files(graph_dir: Path, lm: Path | None = None) -> list[Path]:
+    """The files of a graph: HCLG.fst, or HCL.fst and what it is composed with during the search.
+
+    lm: an ARPA file or an FST in place of the G.fst in the folder. InputError where it is given to
+    a graph that is composed already.
+    """
+    composed, uncomposed = (Path(graph_dir) / name for name in ("HCLG.fst", "HCL.fst"))
+    if is_there(uncomposed) and (lm or not is_there(composed)):
+        return [uncomposed, lm or Path(graph_dir) / "G.fst"]
+    if lm:
+        raise InputError(
+            f"{graph_dir}: has no HCL.fst to compose with {lm}; bayes-asr graph --apart writes it"
+        )
+    return [composed]
 
 
 def build_decoding_graph(fst: Fst, model: TransitionModel, name: str = "graph") -> DecodingGraph:

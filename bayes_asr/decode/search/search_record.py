@@ -10,7 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.config.decoding_keys import SEARCH_KEYS, SearchOptions
 from bayes_asr.data.corpus.index import content_hash, sample_file
-from bayes_asr.decode.search.graph_dir import graph_files
+from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.kaldi_io.side_files import read_json
 
 RECORD = "decode.json"

@@ -22,7 +22,8 @@ from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.stored import Features
 from bayes_asr.data.features.streams import check_dimensions, report_lacking
 from bayes_asr.decode.search.archive import choose_decoder
-from bayes_asr.decode.search.graph_dir import graph_files, read_grammar, read_words
+from bayes_asr.decode.search.graph_dir import read_grammar, read_words
+from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
 from bayes_asr.evaluate.score.nist import read_stm
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
