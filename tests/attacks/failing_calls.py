@@ -24,6 +24,7 @@ from bayes_asr.base.files import REPLACED_BY
 from tests.attacks.every_verb import CALLS, command_of, habits, restore
 from tests.attacks.interference import Seen, read
 from tests.attacks.laboratory import Said, bayes_asr, inside
+from tests.support.places import ROOT
 
 SHIM = Path(__file__).with_suffix(".c")
 KINDS = {"open": 1, "write": 2, "rename": 3, "fsync": 4}
@@ -173,6 +174,15 @@ def run(seed: int, count: int, log: Path) -> int:
     return 1 if bad else 0
 
 
+def run_preloaded(place: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Build the shim at `place`, and run this module with it."""
+    shim = place / "shim.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, SHIM, "-ldl"], check=True)
+    words = [sys.executable, "-m", "tests.attacks.failing_calls", *options]
+    environment = {**os.environ, "LD_PRELOAD": str(shim)}
+    return subprocess.run(words, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE)
+
+
 def main() -> int:
     """Begin again with the shim preloaded, and attack."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -182,11 +192,10 @@ def main() -> int:
     arguments = parser.parse_args()
     if "LD_PRELOAD" in os.environ:
         return run(arguments.seed, arguments.count, arguments.log)
-    with tempfile.TemporaryDirectory() as folder:
-        shim = Path(folder) / "shim.so"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, SHIM, "-ldl"], check=True)
-        words = [sys.executable, "-m", "tests.attacks.failing_calls", *sys.argv[1:]]
-        return subprocess.run(words, env={**os.environ, "LD_PRELOAD": str(shim)}).returncode
+    with tempfile.TemporaryDirectory() as place:
+        done = run_preloaded(Path(place), *sys.argv[1:])
+    print(done.stdout, end="")
+    return done.returncode
 
 
 if __name__ == "__main__":

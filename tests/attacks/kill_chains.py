@@ -27,7 +27,7 @@ GMM = """\
 gmm mono data/train lang out/mono --passes 3 --gaussians 12 --nj 2
 gmm deltas data/train lang out/mono out/tri --passes 2 --leaves 8 --gaussians 12
 gmm lda-mllt data/train lang out/tri out/lda --passes 3 --leaves 8 --gaussians 12 --dim 2
-gmm sat data/train lang out/lda out/sat --passes 2 --leaves 8 --gaussians 12 --nj 2
+gmm sat data/train lang out/lda out/sat --passes 2 --leaves 8 --gaussians 12
 gmm align data/dev lang out/sat out/ali
 gmm chain-tree data/train lang out/mono out/chain --leaves 8
 """

@@ -2,10 +2,13 @@
 
 import os
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 
 from tests.attacks import siege
+from tests.attacks.failing_calls import run_preloaded
 from tests.attacks.siege import ATTACKS, FILES, Outcome, besiege, meet
 
 ROUNDS = 25
@@ -18,11 +21,18 @@ def test_mean_inputs_are_answered_or_refused_in_one_line(attack: str) -> None:
     assert {o.result for o in outcomes} >= {"refused"}
 
 
-@pytest.mark.parametrize("what", ["decode", "forward", "graph", "wer"])
+@pytest.mark.parametrize("what", ["forward", "graph"])
 def test_calls_whose_files_are_changed_answer_or_refuse_in_one_line(what: str) -> None:
     outcomes = [meet(f"files of {what}", 1, number) for number in range(6)]
     assert [o.trace for o in outcomes if o.result not in ("answered", "refused")] == []
     assert {o.result for o in outcomes} >= {"refused"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not there")
+def test_calls_of_the_system_that_fail_leave_all_whole(tmp_path: Path) -> None:
+    done = run_preloaded(tmp_path, "--count=1")
+    assert done.returncode == 0, done.stdout
 
 
 def test_what_is_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
