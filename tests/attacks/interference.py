@@ -197,6 +197,10 @@ WORKS = {
         "align run --on train --lang dict --out out",
         ALIGNED,
     ),
+    "pronunciation": Work(
+        "pronunciation run --on dev --lang dict --out out",
+        "pronunciation run --on train --lang dict --out out",
+    ),
     "score": Work(
         "score run", "score run", "compare run run", say_other_words, "run", "score_*.json"
     ),
