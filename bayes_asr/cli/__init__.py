@@ -32,6 +32,7 @@ VERBS = {
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",
     "lmrescore": "put another n-gram model of language into lattices",
     "find": "say where words and phrases may have been said, by the lattices of a run",
+    "g2p": "learn pronunciations from a lexicon, and pronounce words that it lacks",
     "generate": "write the labels of utterances by a network with a decoder",
     "classify": "say which class each utterance is of, and how often that is wrong",
     "score": "count errors of a run; the LM weight is chosen on dev",

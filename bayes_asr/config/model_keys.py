@@ -163,7 +163,7 @@ class DecoderConfig:
     attention_units: Units
     dropout: Dropped
     # The bound ends a search that would never write the end.
-    labels_per_frame: Annotated[float, Within(0.001, 1)]
+    labels_per_frame: Annotated[float, Within(0.001, 20)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ WITHOUT = {
     "run",
     "features",
     "speed",
+    "g2p",
 }
 WITHOUT |= {"rescore", "lmrescore", "lattice-posteriors", "import-cfg", "import-weights"}
 """Verbs that take no run, or whose run need not be one yet."""

@@ -1,0 +1,77 @@
+"""bayes-asr g2p: learn pronunciations from a lexicon, and pronounce words that it lacks."""
+
+import argparse
+import json
+from pathlib import Path
+
+from bayes_asr.base import log
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.malloc import keep_freed_memory
+from bayes_asr.decode.g2p.model import count_word_errors, load_g2p
+from bayes_asr.decode.g2p.training import prepare_training
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.train.start import train
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument(
+        "source", type=Path, metavar="LEXICON|MODEL", help="lexicon to learn, or what learnt one"
+    )
+    parser.add_argument("words", nargs="*", metavar="WORD", help="pronounced by the MODEL")
+    parser.add_argument("--words", dest="file", type=Path, metavar="FILE", help="one a line")
+    parser.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="print each behind its word, as lexiconp.txt has them",
+    )
+    parser.add_argument("--out", type=Path, metavar="MODEL", help="of a LEXICON: what to make")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of a LEXICON: one key of the configuration, over conf/g2p.yaml",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Learn, and print the errors on held-out words; or pronounce, and print lexicon lines."""
+    (_learn if args.out else _pronounce)(args)
+
+
+def _learn(args: argparse.Namespace) -> None:
+    if args.words or args.file or args.probabilities:
+        raise InputError("--out learns a lexicon; pronounce words in a second call")
+    keep_freed_memory()
+    with log.also_in(args.out / "train.log"):
+        config, held = prepare_training(args.source, args.out, args.set)
+        train(config, args.out)
+    g2p = load_g2p(args.out)
+    phones, wrong = count_word_errors(held, {word: g2p.pronounce(word).phones for word in held})
+    if args.json:
+        print(json.dumps({"words": len(held), "wrong_words": wrong, **phones.as_dict()}))
+    else:
+        print(
+            f"{args.out}: {wrong} of {len(held)} held-out words have wrong phones"
+            f" ({100 * wrong / len(held):.1f} %); {phones.rate:.1f} % of their phones are wrong"
+        )
+
+
+def _pronounce(args: argparse.Namespace) -> None:
+    words = (
+        [*args.words, *(word for _, (word, *_) in iter_lines(args.file))]
+        if args.file
+        else args.words
+    )
+    if not words or args.set:
+        raise InputError("name WORDs to pronounce, or --out for what to make of a LEXICON")
+    g2p = load_g2p(args.source)
+    entries = [g2p.pronounce(word) for word in dict.fromkeys(words)]
+    if args.json:
+        print(json.dumps([vars(entry) for entry in entries]))
+        return
+    for entry in entries:
+        probability = [f"{entry.probability:.4g}"] * args.probabilities
+        print(entry.word, *probability, *entry.phones)
