@@ -5,6 +5,7 @@ more, another takes its place, and the path at fault is left out of what is left
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,6 +70,11 @@ Measure = Callable[[Job], Iterable[Report]]
 
 def open_bench(settings: Settings) -> Measure:
     """The measurement of jobs on the card of this process."""
+    if settings.dry:
+        with suppress(ImportError):  # triton is not everywhere
+            from bayes_asr.nn.kernels.triton import program
+
+            program.PROGRAMS = 1  # its interpreter runs one program after the other
     bench = Bench(Dry() if settings.dry else Card(), settings.size, settings.turns, settings.clone)
 
     def measure(job: Job) -> Iterator[Report]:
