@@ -1,5 +1,6 @@
 """Names of what Kaldi's programs read: rxfilenames, such as file.ark:123[0:99], and rspecifiers."""
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +22,12 @@ def is_pipe(rxfilename: str) -> bool:
 
 
 def refuse_pipe(rxfilename: str, where: str, open_pipe: OpenPipe | None) -> None:
-    """InputError for a command without the function that would run it."""
+    """InputError for a command without the function that would run it, and for a file as one."""
+    file = rxfilename.strip().strip("|").strip()
+    if Path(file).is_file() and not os.access(file, os.X_OK):
+        raise InputError(
+            f"{where}: {rxfilename!r} is a file and no command; leave out the | to have it read"
+        )
     if open_pipe is None:
         raise InputError(
             f"{where}: refusing to run the command {rxfilename!r}; "

@@ -334,6 +334,19 @@ def test_words_may_stand_beside_the_sound(
         ("take.txt", "naïve".encode("latin-1"), "is not UTF-8"),
         ("take.TextGrid", b"naive words", "no TextGrid of Praat, or cut off"),
         ("take.TextGrid", GRID[:-20].encode(), "no TextGrid of Praat, or cut off"),
+        # Montreal-Forced-Aligner #756: a size that is too small
+        (
+            "take.TextGrid",
+            SHORT.replace('1\n0\n1\n"na', '1\n0\n0.5\n"a"\n0.5\n1\n"na').encode(),
+            "has more intervals or tiers than it says",
+        ),
+        ("take.TextGrid", (GRID + GRID[GRID.index("    item [1]") :]).encode(), "than it says"),
+        # #46, #851: an end before its begin, as aligners wrote it
+        (
+            "take.TextGrid",
+            GRID.replace("xmin = 0.5", "xmin = 1.5").encode(),
+            "from 1.5 to 1 s ends before it begins",
+        ),
         (
             "take.TextGrid",
             GRID.replace("Words", "utterance").encode(),

@@ -1,5 +1,6 @@
 """Texts beside the sound files of a folder: FILE.lab, FILE.txt or FILE.TextGrid for FILE.wav."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from bayes_asr.kaldi_io.text import write_text
 from bayes_asr.recipe.folder.sounds import BESIDE_KINDS, find_files, find_sound
 
 TIER = "words"
+Interval = tuple[float, float, str]
+"""Begin and end in seconds, and what is said."""
 # Praat reads quoted strings, numbers and flags that stand alone, and passes over the rest.
 VALUE = re.compile(r'"((?:[^"]|"")*)"|(?<!\S)([-+]?\d[\d.eE+-]*|<exists>)(?!\S)')
 
@@ -69,19 +72,34 @@ def _read_grid(path: Path) -> list[str]:
     """The words of a TextGrid of Praat, in its long or its short form."""
     values = (value for value in VALUE.finditer(_decode(path)))
     try:
-        tiers = dict(_iter_tiers(values))
+        tiers = list(_iter_tiers(values))
     except (StopIteration, RuntimeError, ValueError):
         raise InputError(f"{path}: no TextGrid of Praat, or cut off; save it again") from None
-    if TIER not in tiers and len(tiers) != 1:
+    by_name = dict(tiers)
+    if next(values, None) or len(by_name) < len(tiers):
         raise InputError(
-            f"{path}: its tiers of intervals are {', '.join(tiers) or 'none'}; call that of the"
+            f"{path}: has more intervals or tiers than it says, or two tiers of one name, and words"
+            " would be lost; open it in Praat and save it again"
+        )
+    if TIER not in by_name and len(tiers) != 1:
+        raise InputError(
+            f"{path}: its tiers of intervals are {', '.join(by_name) or 'none'}; call that of the"
             f" words {TIER}"
         )
-    return " ".join(tiers[TIER] if TIER in tiers else next(iter(tiers.values()))).split()
+    words, latest = [], -math.inf
+    for begin, end, text in by_name.get(TIER, tiers[0][1]):
+        if not latest <= begin <= end:
+            raise InputError(
+                f"{path}: the interval {text!r} from {begin:g} to {end:g} s ends before it begins,"
+                " or begins before the last one; open it in Praat and save it again"
+            )
+        latest = begin
+        words += text.split()
+    return words
 
 
-def _iter_tiers(values: Iterator[re.Match[str]]) -> Iterator[tuple[str, list[str]]]:
-    """The name of each tier of intervals in small letters, and the texts of its intervals."""
+def _iter_tiers(values: Iterator[re.Match[str]]) -> Iterator[tuple[str, list[Interval]]]:
+    """The name of each tier of intervals in small letters, and its intervals."""
 
     def take(count: int) -> list[str]:
         matches = [next(values) for _ in range(count)]
@@ -93,9 +111,9 @@ def _iter_tiers(values: Iterator[re.Match[str]]) -> Iterator[tuple[str, list[str
     for _ in range(int(number)):
         tier, name, _, _, size = take(5)
         length = 3 if tier == "IntervalTier" else 2  # begin, end, text; or a time and its mark
-        texts = [take(length)[-1] for _ in range(int(size))]
+        entries = [take(length) for _ in range(int(size))]
         if tier == "IntervalTier":
-            yield name.lower(), texts
+            yield name.lower(), [(float(begin), float(end), text) for begin, end, text in entries]
 
 
 def _decode(path: Path) -> str:

@@ -313,6 +313,17 @@ def in_a_process_of_its_own(work: Callable[[], None], how: str, last: int) -> in
         os._exit(1)
 
 
+def test_sound_with_the_sign_of_a_command_is_told_from_one(tmp_path: Path) -> None:
+    """kaldi #628: shells say "Exec format error" or "Permission denied"; scripts are commands."""
+    folder = corpus(tmp_path / "d", {"a1": 0.5})
+    sound = folder / "a1.wav"
+    for mode, message in ((0o644, "is a file and no command; leave out"), (0o755, "refusing to")):
+        sound.chmod(mode)
+        (folder / "wav.scp").write_text(f"a1 {sound} |\n")
+        with pytest.raises(InputError, match=message):
+            write_features(folder, Analysis())
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
