@@ -23,7 +23,7 @@ from bayes_asr.train.runs import checkpoint, schema
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.start import train
 from tests.support.nn_units import plain_front_end
-from tests.support.small_corpus import DIMENSIONS, SETS, made_up, write_data_dir
+from tests.support.small_corpus import DIMENSIONS, SETS, made_up, write_corpus, write_data_dir
 from tests.support.training_runs import Killed, assert_same, at_batch, config_of, kill, states
 from tests.support.two_streams import (
     BOTH,
@@ -63,6 +63,26 @@ def test_the_front_end_of_each_stream_is_recorded(runs: tuple[Path, Path]) -> No
     two, one = (json.loads((run / "env.json").read_text()) for run in runs)
     assert two["frontends"] == {FEATURES: None, OTHER: None}
     assert "frontends" not in one
+
+
+def test_online_i_vectors_of_kaldi_are_a_stream(tmp_path: Path) -> None:
+    """ivector-extract-online2 writes one of each ten frames, begun ones too; its folder has neither
+    utt2spk nor feats.scp.
+    """
+    root = write_corpus(tmp_path / "ivectors")
+    for name in SETS:
+        folder = root / "other" / name
+        ivectors = other_features(name, 10)
+        folder.mkdir(parents=True)
+        write_matrices(
+            ivectors.items(), folder / "ivector_online.ark", folder / "ivector_online.scp"
+        )
+        (folder / "utt2spk").symlink_to(root / "data" / name / "utt2spk")
+        (folder / "feats.scp").symlink_to("ivector_online.scp")
+    period = (f"streams.{OTHER}.subsampling=10", "train.epochs=1")
+    train(of(root, *period), tmp_path / "of-kaldi")
+    train(of(write_both(tmp_path / "corpus", 10), *period), tmp_path / "plain")
+    assert_same(states(tmp_path / "of-kaldi"), states(tmp_path / "plain"))
 
 
 def test_a_batch_has_both_streams_frame_by_frame(corpora: tuple[Path, Path]) -> None:
