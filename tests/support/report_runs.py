@@ -1,13 +1,17 @@
 """Made-up scored runs for the tests of the report."""
 
+import argparse
 import json
 import math
 import random
+from html.parser import HTMLParser
 from pathlib import Path
 
+from bayes_asr.cli import report
 from bayes_asr.evaluate.score.counts import count_errors
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore, write_scores
 
+KEY = ("test", "strict")  # the scores of a set by a convention
 PHONES = str.split("aa ae b d dh eh er ih iy k l m n r s sil t z")
 
 
@@ -64,3 +68,45 @@ def make_mixtures(folder: Path, rate: float = 0.4) -> Path:
     }
     (folder / "env.json").write_text(json.dumps(environment))
     return folder
+
+
+def run_report(*argv: str | Path) -> None:
+    """Run bayes-asr report with these arguments."""
+    parser = argparse.ArgumentParser()
+    report.add_arguments(parser)
+    report.run(parser.parse_args([str(arg) for arg in argv]))
+
+
+class Reader(HTMLParser):
+    """The texts of a page by tag, its labels, and whether its tags are nested."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.attributes.append((tag, dict(attributes)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.attributes.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+    def labels(self) -> list[str]:
+        return [str(a["aria-label"]) for _, a in self.attributes if a.get("role") == "img"]
+
+
+def read_page(out: Path) -> Reader:
+    """The page of a report, whose tags are all closed."""
+    reader = Reader((out / "report.html").read_text())
+    assert not reader.open
+    return reader

@@ -1,6 +1,5 @@
-"""The report as a whole, its details, and its comparisons with the best system."""
+"""The report as a whole, and its details."""
 
-import argparse
 import json
 import re
 import shlex
@@ -8,18 +7,13 @@ import shutil
 import sys
 import wave
 from collections import Counter
-from collections.abc import Callable, Sequence
-from html import unescape
-from html.parser import HTMLParser
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from bayes_asr import __version__
-from bayes_asr.base.errors import InputError
-from bayes_asr.cli import main, report
 from bayes_asr.config.merge import load
 from bayes_asr.evaluate.report.charts import chart_systems
 from bayes_asr.evaluate.report.configurations import tabulate_configurations
@@ -31,39 +25,20 @@ from bayes_asr.evaluate.report.details import (
     rank_errors,
     tabulate_speakers,
 )
-from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
 from bayes_asr.evaluate.report.page import explain
 from bayes_asr.evaluate.report.rendering import name_files
 from bayes_asr.evaluate.report.runs import ReportedSystem, Run, find_systems
-from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import align
 from bayes_asr.evaluate.score.scores import read_scores
 from tests.data.sound.test_audio import riff
-from tests.support.report_runs import make_mixtures, make_run, make_score
-
-KEY = ("test", "strict")
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three systems: a <b>bold</b> name with two seeds, and two others."""
-    out = tmp_path_factory.mktemp("runs")
-    for seed in (1, 2):
-        make_run(out / "li & <bru>" / f"seed{seed}", 0.25, seed)
-    make_run(out / "gru" / "seed1", 0.45)
-    make_run(out / "lstm" / "seed1", 0.3, 2)
-    return out
-
-
-@pytest.fixture
-def systems(out: Path) -> list[ReportedSystem]:
-    return find_systems([out])
-
-
-def run_report(*argv: str | Path) -> None:
-    parser = argparse.ArgumentParser()
-    report.add_arguments(parser)
-    report.run(parser.parse_args([str(arg) for arg in argv]))
+from tests.support.report_runs import (
+    KEY,
+    make_mixtures,
+    make_run,
+    make_score,
+    read_page,
+    run_report,
+)
 
 
 def test_page_stands_alone(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,39 +128,6 @@ def test_listing_has_every_utterance_with_errors_once() -> None:
     assert sum(errors) == score.counts.errors
 
 
-def test_differences_are_those_of_the_scores(systems: list[ReportedSystem]) -> None:
-    best = find_best_on_dev(systems, "strict")
-    assert best.name == "li & <bru>"
-    table = compare_with_best(systems, KEY).table
-    assert table["system"].tolist() == ["gru", "lstm"]
-    gru = next(s for s in systems if s.name == "gru")
-    points = gru.rates(KEY).mean() - best.rates(KEY).mean()
-    assert float(table["points more"][0]) == pytest.approx(points, abs=0.005)
-    means = [
-        np.mean([[u.counts.errors for u in r.scores[KEY].utterances] for r in s.runs], axis=0)
-        for s in (gru, best)
-    ]
-    d = means[0] - means[1]
-    z = d.mean() / (d.std(ddof=1) / np.sqrt(len(d)))
-    expected = 2 * stats.norm.sf(abs(z))
-    shown = table["p matched pairs, utterances"][0]
-    assert shown == ("< 0.0001" if expected < 1e-4 else f"{expected:.4f}")
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_systems_on_other_utterances_are_not_compared(out: Path, tmp_path: Path) -> None:
-    make_run(tmp_path / "other", 0.5)
-    path = tmp_path / "other" / "score_test.json"
-    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
-    differences = compare_with_best(find_systems([out, tmp_path]), KEY)
-    assert differences.table["system"].tolist() == ["gru", "lstm"]
-    (reason,) = differences.left_out
-    assert reason.startswith("other and li & <bru> do not score the same test references")
-    run_report(out, tmp_path, "--out", tmp_path / "report")
-    page = (tmp_path / "report" / "report.html").read_text()
-    assert "Not compared: other and li &amp; &lt;bru&gt; do not score the same" in page
-
-
 def pages_of(tmp_path: Path, **names: str) -> Path:
     """A report on runs of these folders; each value replaces the name of a speaker."""
     for i, (folder, speaker) in enumerate(names.items()):
@@ -232,46 +174,6 @@ def test_conventions_that_count_alike_are_shown_once(out: Path, tmp_path: Path) 
     page = (tmp_path / "out/report.html").read_text()
     assert "are the same" not in page
     assert "<h2>test, forgiving</h2>" in page
-
-
-@pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the figure files, which the page does not show."""
-    monkeypatch.setattr("bayes_asr.evaluate.report.page.find_spec", lambda name: None)
-
-
-class Reader(HTMLParser):
-    """The texts of a page by tag, its labels, and whether its tags are nested."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.attributes: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.attributes.append((tag, dict(attributes)))
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.attributes.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
-
-    def labels(self) -> list[str]:
-        return [str(a["aria-label"]) for _, a in self.attributes if a.get("role") == "img"]
-
-
-def read_page(out: Path) -> Reader:
-    reader = Reader((out / "report.html").read_text())
-    assert not reader.open
-    return reader
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -476,110 +378,6 @@ def test_names_of_files_are_told_apart() -> None:
     long = name_files([("ü" * 300,), ("ü" * 301,)])
     assert len(set(long)) == 2
     assert all(len(name.encode()) < 120 for name in long)
-
-
-GROUPS = ("--group", "bayesian=li & <bru>", "--against", "gated=gru", "lstm")
-
-
-def locate(out: Path, words: Sequence[str]) -> list[str]:
-    """The folders of systems below `out`."""
-    return [re.sub(r"(?<!-)\b(li.*|gru|lstm)$", rf"{out}/\1", word) for word in words]
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_hypotheses_are_tested_as_compare_does_it(
-    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = locate(out, GROUPS)
-    assert main(["compare", *words, "--alternative", "less", "--json"]) == 0
-    expected = json.loads(capsys.readouterr().out)
-    run_report(out, "--out", tmp_path, *words)
-    printed = capsys.readouterr().out
-    page = (tmp_path / "report.html").read_text()
-    for entry in expected:
-        name = f"hypotheses_test_{entry['convention']}.md"
-        written = (tmp_path / name).read_text()
-        assert "<bru>" not in written
-        said = "Hypothesis: bayesian (li & <bru>) have fewer errors than gated (gru, lstm)"
-        assert said in unescape(written)
-        assert all(entry["sentence"] in text for text in (written, printed, unescape(page)))
-        for test in entry["tests"]:
-            row = (f"{test['statistic']:.3f}", f"{test['p']:.3g}", f"{test['two_sided']:.3g}")
-            assert f"{test['number']} {test['unit']}s | {' | '.join(row)} |" in written
-    assert "Hypothesis: bayesian (li &amp; &lt;bru&gt;) have fewer errors" in page
-    assert shlex.join(words) in "".join(read_page(tmp_path).texts["code"])
-    assert printed.splitlines()[-7].startswith("system"), "the table is last"
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_hypotheses_are_adjusted_for_their_number(
-    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = ("--group", str(out / "gru"), "--against", str(out / "lstm"))
-    run_report(out, "--out", tmp_path, *locate(out, GROUPS), *other)
-    printed = capsys.readouterr().out
-    assert printed.count("Hypothesis: ") == 4
-    assert "At p < 0.025, two-sided" in printed
-    rows = [line for line in printed.splitlines() if line.startswith("matched pairs  ")]
-    found = [[float(cell) for cell in row.split()[-3:]] for row in rows]
-    for one, another in (found[0:3:2], found[1:4:2]):  # by utterances, by speakers
-        first, last = sorted((one, another))
-        assert first[2] == pytest.approx(2 * first[0], rel=0.01)
-        assert last[2] == pytest.approx(max(last[0], 2 * first[0]), rel=0.01)
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_hypotheses_that_cannot_be_tested_are_named(
-    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_run(tmp_path / "other", 0.5)
-    path = tmp_path / "other" / "score_test.json"
-    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
-    words = ["--group", str(out / "gru"), "--against", str(tmp_path / "other")]
-    run_report(out, tmp_path / "other", "--out", tmp_path / "report", *words)
-    said = "Not tested: gru (gru) have fewer errors than other (other) (gru and other do not score"
-    assert said in capsys.readouterr().out
-    assert said in (tmp_path / "report" / "report.html").read_text()
-    assert said in (tmp_path / "report" / "hypotheses_test_strict.md").read_text()
-    path.unlink()
-    run_report(out, tmp_path / "other", "--out", tmp_path / "report", *words)
-    assert "(other: not scored on test, strict)" in capsys.readouterr().out
-    with pytest.raises(InputError, match="absent: no system of this report is there"):
-        run_report(out, "--out", tmp_path, "--group", str(out / "gru"), "--against", "absent")
-
-
-def test_differences_have_power_and_the_spread_over_seeds(systems: list[ReportedSystem]) -> None:
-    best = next(s for s in systems if s.name == "li & <bru>")
-    rows = compare_with_best(systems, KEY).table.to_dict("records")
-    for row, system in zip(rows, (s for s in systems if s is not best), strict=True):
-        a, b = ([run.scores[KEY] for run in s.runs] for s in (system, best))
-        comparison = compare(a, b, ("a", "b"))
-        shown = [row["would show over utterances"], row["would show over speakers"]]
-        assert shown == [
-            f"{d.points:.2f} ({d.relative:.1f} %)" for d in comparison.detectable(len(rows))
-        ]
-        assert row["sd over seeds"] == f"–, {np.std(best.rates(KEY), ddof=1):.2f}"
-        assert row["95 % over seeds too"] == "–", "one of them has a single seed"
-
-
-def test_report_and_compare_agree(
-    out: Path, systems: list[ReportedSystem], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same pair gets the same numbers, each with the name of its test, seeds and all."""
-    table = compare_with_best(systems, KEY).table
-    for name in ("gru", "lstm"):
-        row = table[table.system == name].iloc[0]
-        capsys.readouterr()
-        assert main(["compare", str(out / name), str(out / "li & <bru>"), "--json"]) == 0
-        strict = next(c for c in json.loads(capsys.readouterr().out) if c["convention"] == "strict")
-        assert f"{strict['difference']:+.2f}" == row["points more"]
-        low, high = strict["difference_interval"]
-        assert f"[{low:+.2f}, {high:+.2f}]" == row["95 %"]
-        found = {f"p {t['test']}, {t['unit']}s": t["p"] for t in strict["tests"]}
-        named = [column for column in table.columns if column.startswith("p ")]
-        shown = {c: row[c] for c in named if "Holm" not in c}
-        assert shown.keys() <= found.keys()
-        assert shown == {c: "< 0.0001" if found[c] < 1e-4 else f"{found[c]:.4f}" for c in shown}
 
 
 def test_sound_is_copied_beside_wrong_utterances_where_it_is_asked_for(
