@@ -169,6 +169,11 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
+    classifiers=[
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+    ],
     packages=find_packages(include=["bayes_asr", "bayes_asr.*"]),
     package_data={
         "bayes_asr.evaluate.score": ["*.glm"],
