@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.arriving import ArrivingFeatures
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.decode.forward.log_likelihoods import load
@@ -177,6 +178,13 @@ def open_live(
         recording = front_end.read(str(speaker), None)
         statistics = dict(front_end.estimate(recording.file, [recording]).statistics)
     recogniser = open_recogniser(run, network, config, weights, graph, hotwords)
+    search_weights = 1 / recogniser.options.acoustic_scale, 0.0
+    if not np.allclose(search_weights, recogniser.weights):
+        LOGGER.info(
+            "while one speaks words are those of the search, at LM weight %g; at the end they are"
+            " read anew at %g, penalty %g, and may change",
+            *(search_weights[0], *recogniser.weights),
+        )
     phones = read_transition_model(task_of(config).locate_model()).phone
     silent = np.isin(phones, read_silence_ids(graph or locate_graph(run, config)))
     return LiveRecogniser(recogniser, front_end.analyses, statistics, silent, pause)
