@@ -21,7 +21,7 @@ import numpy as np
 import record
 
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.decode.align.spans import phone_spans
+from bayes_asr.decode.align.phone_spans import phone_spans
 from bayes_asr.kaldi_io.text import read_symbols
 
 NEAR = (10, 20, 50)  # ms

@@ -31,8 +31,10 @@ from bayes_asr.decode.align.data_dir import (
     align_run,
 )
 from bayes_asr.decode.align.transcript_source import TranscriptSource
-from bayes_asr.decode.align_files import AlignedFile, align_file, read_words
+from bayes_asr.decode.align_files import AlignedFile, align_file, read_lines
 from bayes_asr.decode.forward.directory import StreamSource
+from bayes_asr.decode.long_report import LongReport
+from bayes_asr.decode.segments import SEGMENTERS
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -64,6 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=channel,
         metavar="N",
         help="of FILE, counted from 0, or `mean` (default: the first, with a warning)",
+    )
+    parser.add_argument(
+        "--segments",
+        choices=SEGMENTERS,
+        help="of FILE: as of transcribe; beyond a minute parts of the text may be missing or moved",
     )
     parser.add_argument(
         "--out", type=Path, help="alignment directory to write (default: that of --textgrid)"
@@ -151,18 +158,25 @@ def _align_file(args: argparse.Namespace) -> None:
     useless = [name for name in ("nj", *OF_SETS, "max_skipped") if vars(args)[name]]
     if useless:
         raise InputError(f"--{useless[0].replace('_', '-')}: of no use with FILE, which is one")
+    lines = read_lines(args.text)
     aligned = align_file(
         args.run,
         args.file,
-        read_words(args.text),
+        lines,
         find_lang(args),
         choose_options(args),
         unknown=args.oov,
         channel=args.channel,
+        segmenter=args.segments,
     )
     aligned.write(args.out, args.textgrid)
+    report = aligned.parts and LongReport.of(aligned.parts, lines)
+    if report and args.out:
+        report.write("_".join(args.file.stem.split()), args.file, lines, args.out)
     if args.json:
-        print(json.dumps(aligned.describe()))
+        print(json.dumps(aligned.describe() | (asdict(report) if report else {})))
+    elif report:
+        print(*map(printable, report.summarise()), sep="\n")
     else:
         _print_words(aligned)
     confidence = aligned.timed.confidence

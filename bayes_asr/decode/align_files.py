@@ -7,6 +7,8 @@ from typing import Any
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_text, together
+from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.data.directories import locate
 from bayes_asr.data.sound.audio import Channel
 from bayes_asr.data.sound.audio import load_library as load_soundfile
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
@@ -17,10 +19,12 @@ from bayes_asr.decode.align.timed import TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.align.transcript import read_pronouncer
 from bayes_asr.decode.align.utterance import TimingAligner
+from bayes_asr.decode.align_long import LongAligner, LongAlignment
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.lattices.ctm import TimedLabel
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -33,6 +37,8 @@ class AlignedFile:
     seconds: float
     frame_shift: float
     timed: TimedAlignment
+    parts: LongAlignment | None = None
+    """What of the text is where, of a long file."""
 
     def describe(self) -> dict[str, Any]:
         """File, seconds, confidence, and words and phones with begins and ends in seconds."""
@@ -70,39 +76,59 @@ class AlignedFile:
 def align_file(
     run: Path,
     file: Path,
-    words: Sequence[str],
+    lines: Sequence[Sequence[str]],
     lang: Path,
     options: AlignOptions,
     *,
     unknown: str | None = None,
     channel: Channel | None = None,
+    segmenter: Segmenter | None = None,
 ) -> AlignedFile:
-    """Align a sound file with the words that are spoken in it, by the best network of `run`.
+    """Align a sound file with the lines of words that are spoken in it, by the best network of a
+    run.
 
-    The file is a speaker of its own. lang: as of `TranscriptSource`, likewise `unknown`. InputError
-    for words that the lexicon lacks and cannot spell, and where nothing can be aligned.
+    The file is a speaker of its own. lang: as of `TranscriptSource`, likewise `unknown`. segmenter:
+    finds speech; where it does, parts of the text may be missing or moved, and so it is by itself
+    beyond a minute. InputError for words that the lexicon lacks and cannot spell, and where nothing
+    can be aligned.
     """
     load_soundfile()
     config, network = read_configuration(run), load(run)
-    speech = read_pronouncer(lang, task_of(config).locate_model(), unknown)
+    model = task_of(config).locate_model()
+    words = [word for line in lines for word in line]
+    speech = read_pronouncer(lang, model, unknown)
     try:
         speech = spell_words(speech, words)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
-    recording = front_end.read(str(file), channel)
-    recording = front_end.estimate(recording.file, [recording]).apply(recording)
-    loglikes = network(recording.features, recording.statistics).numpy()
+
+    def open_silence() -> SilenceModel:
+        graph = locate(config.data.graph, config.data, "graph")
+        return SilenceModel.open(network, graph, speech.model)
+
+    segmentation = Segmentation(front_end.compute, segmenter, "network", open_silence)
+    sound = segmentation.open(str(file), channel)
+    sample = sound.sample()
+    speaker = front_end.estimate(str(file), sample)
     stride = network.model.output_stride
-    timed = TimingAligner(speech, options, choose_engine(), stride).align(
-        str(file), words, loglikes
-    )
-    return AlignedFile(file, recording.seconds, FRAME_SHIFT * stride, timed)
+    shift, seconds = FRAME_SHIFT * stride, sound.sound.seconds
+    timing = TimingAligner(speech, options, choose_engine(), stride)
+    if sound.segmenter != "none":
+        search = SearchOptions.from_config(config.decode, allow_partial=True)
+        aligner = LongAligner(network, speech, options, search, choose_engine(), timing.align)
+        spans = sound.find_speech(speaker)
+        found = aligner.align(str(file), lines, spans, lambda: sound.read(spans, speaker))
+        return AlignedFile(file, seconds, shift, found.to_timed(round(seconds / shift)), found)
+    recording = speaker.apply(sample[0])
+    loglikes = network(recording.features, recording.statistics).numpy()
+    timed = timing.align(str(file), words, loglikes)
+    return AlignedFile(file, seconds, shift, timed)
 
 
-def read_words(path: Path) -> list[str]:
-    """The words of a text file; InputError where it has none."""
-    words = read_text(path).split()
-    if not words:
+def read_lines(path: Path) -> list[list[str]]:
+    """The words of each line of a text file; InputError where it has none."""
+    lines = [line.split() for line in read_text(path).splitlines()]
+    if not any(lines):
         raise InputError(f"{path}: has no words to align")
-    return words
+    return lines

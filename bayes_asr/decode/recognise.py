@@ -10,13 +10,13 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.data.directories import locate
-from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.spans import word_spans
 from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
 from bayes_asr.decode.lattices.mbr import decode_risk
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
 from bayes_asr.decode.search.embedded import DecodeResult, choose_engine, decode_utterance

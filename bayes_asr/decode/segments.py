@@ -17,11 +17,11 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import Announce, Channel, be_silent, warn
 from bayes_asr.data.sound.long import LongSound, Span
-from bayes_asr.data.sound.spectrum import FRAME_LENGTH, FRAME_SHIFT
 from bayes_asr.data.sound.speech import RATE, WINDOW, detect_speech, find_segments, load_detector
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.graph.lang import read_silence_ids
-from bayes_asr.decode.speakers import Recording, Speaker
+from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
+from bayes_asr.decode.speakers import Recording, Segment, Speaker
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 Segmenter = Literal["vad", "network", "none"]
@@ -29,6 +29,7 @@ SEGMENTERS = get_args(Segmenter)
 LONG = 60.0  # seconds: what is longer is cut into segments unless the user says otherwise
 SAMPLE = 180.0  # seconds of a long recording by which a run adapts to its speaker
 STRETCH = 30.0  # seconds that a network reads at once to find silence
+LEAST_STRETCH = 0.1  # seconds: a shorter rest of a file has hardly a frame
 CONTEXT = 1.0  # seconds that it reads before and behind them
 
 
@@ -64,14 +65,6 @@ class SilenceModel:
         loglikes = self.network(recording.features, recording.statistics)
         logits = loglikes.double() + self.network.log_priors
         return 1 - logits.softmax(1)[:, self.pdfs].sum(1).numpy()
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A span of a file in seconds, and what is recorded there."""
-
-    span: Span
-    recording: Recording
 
 
 @dataclass(frozen=True)
@@ -170,7 +163,7 @@ class SegmentedFile:
         length = self.sound.seconds
         begins = (STRETCH * number for number in range(count))
         spans = [(max(0.0, t - context), min(t + STRETCH + context, length)) for t in begins]
-        return [(begin, end) for begin, end in spans if end - begin > FRAME_LENGTH]
+        return [(begin, end) for begin, end in spans if end - begin > LEAST_STRETCH]
 
     def _hear_speech(self, speaker: Speaker, silence: SilenceModel) -> Iterator[np.ndarray]:
         """Yield probabilities of speech [n] in frames of the whole file, a stretch at a time."""

@@ -30,3 +30,11 @@ class Speaker:
             for name, x in recording.features.items()
         }
         return replace(recording, features=features, statistics=dict(self.statistics))
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A span of a file in seconds, and what is recorded there."""
+
+    span: tuple[float, float]
+    recording: Recording

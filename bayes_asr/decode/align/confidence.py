@@ -13,20 +13,19 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
+from bayes_asr.decode.align.filler import HmmsWithFiller
 from bayes_asr.decode.align.phone_loop import PhoneLoop
 from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.decode.graph.assembly import Hmm, Hmms, WindowArc, assemble, expand_context
+from bayes_asr.decode.graph.assembly import WindowArc, assemble, expand_context
 from bayes_asr.decode.graph.transition_index import transition_costs
 from bayes_asr.decode.lattices.posteriors import compute_posteriors
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import build_decoding_graph
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.transition_model import TopologyState, TransitionModel
 
 MISMATCH = 0.05  # the probability that a phone of the text is not what one hears
 SCALE = 0.1  # of log-likelihoods, for each 10 ms: neighbouring frames are no independent witnesses
 BEAMS = (15.0, 60.0, 1000.0)  # natural logarithms; the next where no path to the end remains
-STAYING = 0.75  # the probability of the filler's self-loop, as of a phone's states
 
 
 @dataclass(frozen=True)
@@ -89,36 +88,5 @@ class ConfidenceModel:
         return PhoneLoop(self.pronouncer.model)
 
     @cached_property
-    def _hmms(self) -> "_HmmsWithFiller":
-        return _HmmsWithFiller(self.pronouncer)
-
-
-class _HmmsWithFiller(Hmms):
-    """The HMMs of a model, and one of a phone more, whose only state has a pdf of its own."""
-
-    def __init__(self, pronouncer: Pronouncer) -> None:
-        super().__init__(_add_filler_phone(pronouncer.model), pronouncer.tree)
-        self.filler = (0,) * pronouncer.tree.center + (max(self.model.topology),)
-
-    def __getitem__(self, window: tuple[int, ...]) -> Hmm:
-        if window == self.filler and window not in self._of_window:
-            self._of_window[window] = self._build(window[-1], [self.model.num_pdfs - 1])
-        return super().__getitem__(window)
-
-
-def _add_filler_phone(model: TransitionModel) -> TransitionModel:
-    """The model with one phone, one pdf and two transition-ids more: a self-loop and the end."""
-    phone, pdf = max(model.topology) + 1, model.num_pdfs
-    states = (
-        TopologyState(0, 0, ((0, STAYING), (1, 1 - STAYING))),
-        TopologyState(-1, -1, ()),
-    )
-    return TransitionModel(
-        pdf=np.append(model.pdf, [pdf, pdf]),
-        phone=np.append(model.phone, [phone, phone]),
-        hmm_state=np.append(model.hmm_state, [0, 0]),
-        self_loop=np.append(model.self_loop, [True, False]),
-        log_prob=np.append(model.log_prob, np.log([STAYING, 1 - STAYING])),
-        topology={**model.topology, phone: states},
-        tuples=np.append(model.tuples, [[phone, 0, pdf, pdf]], axis=0),
-    )
+    def _hmms(self) -> "HmmsWithFiller":
+        return HmmsWithFiller(self.pronouncer.model, self.pronouncer.tree)

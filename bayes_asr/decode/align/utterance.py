@@ -11,7 +11,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import ConfidenceModel
 from bayes_asr.decode.align.forced import align_utterance
-from bayes_asr.decode.align.spans import phone_spans, word_spans
+from bayes_asr.decode.align.phone_spans import phone_spans
+from bayes_asr.decode.align.spans import word_spans
 from bayes_asr.decode.align.timed import TimedAlignment, TimedResult
 from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.lattices.ctm import TimedLabel

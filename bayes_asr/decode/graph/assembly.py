@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.decode.graph.transducers import PhoneAcceptor, sort_arcs
+from bayes_asr.decode.graph.transducers import NO_PHONE, PhoneAcceptor, sort_arcs
 from bayes_asr.decode.graph.transition_index import find_first_transition, index_transitions
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
@@ -112,12 +112,15 @@ def expand_context(acceptor: PhoneAcceptor, tree: Tree) -> tuple[list[WindowArc]
     arcs: list[WindowArc] = []
     for source, (state, history) in enumerate(queue):  # which grows
         for phone, cost, target in leaving.get(state, ()):
-            window = (*history, phone)
+            # Without a phone the context stays what it is, and there is nothing to read.
+            window = (*history, phone) if phone != NO_PHONE else (0, *history)
             successor = (target, window[1:])
             index = number.setdefault(successor, len(queue))
             if index == len(queue):
                 queue.append(successor)
-            arcs.append((source, window if window[tree.center] else (), cost, index))
+            arcs.append(
+                (source, window if phone != NO_PHONE and window[tree.center] else (), cost, index)
+            )
     return arcs, {n: ends[state] for (state, _), n in number.items() if state in ends}
 
 

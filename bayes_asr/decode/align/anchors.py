@@ -1,0 +1,118 @@
+"""Anchors between a text and what was recognised: islands of equal words, chained to passages.
+
+After A. Katsamanis et al., "SailAlign: robust long speech-text alignment", 2011. Unlike there a
+text may have passages in another order than the sound: the best chain is taken, then the best one
+of what is left, and so on.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+SEED = 2  # equal words in a row that begin an island
+MOST_PLACES = 20  # in the text, of a seed: what is there more often says little of its place
+FIRST_CHAIN, FURTHER_CHAIN = 3, 4  # words that a chain must match
+OF_GAP, MOST_OF_GAP = 0.1, 4.0  # cost of each word between two islands, in words; and the most
+
+
+@dataclass(frozen=True)
+class Island:
+    """Equal words: `length` of them from `text` on in the text, and from `sound` on."""
+
+    text: int
+    sound: int
+    length: int
+
+
+def find_passages(text: Sequence[str], sound: Sequence[str]) -> list[list[Island]]:
+    """Chains of islands, each in the order of both; no word is in two of them.
+
+    text, sound: the words of the text, and those that were recognised.
+    """
+    islands = _find_islands(text, sound)
+    passages: list[list[Island]] = []
+    while chain := _find_best_chain(islands):
+        matched = sum(island.length for island in chain)
+        if matched < (FURTHER_CHAIN if passages else FIRST_CHAIN):
+            break
+        passages.append(chain)
+        islands = [part for island in islands for part in _cut_matched(island, chain)]
+    return passages
+
+
+def _find_islands(text: Sequence[str], sound: Sequence[str]) -> list[Island]:
+    """All islands of at least SEED words that are no part of longer ones."""
+    places: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i in range(len(text) - SEED + 1):
+        places[tuple(text[i : i + SEED])].append(i)
+    ends: dict[int, int] = {}  # by diagonal: the end of its last island in the sound
+    islands = []
+    for j in range(len(sound) - SEED + 1):
+        starts = places.get(tuple(sound[j : j + SEED]), ())
+        for i in starts if len(starts) <= MOST_PLACES else ():
+            if ends.get(i - j, 0) > j:
+                continue
+            length = SEED
+            while text[i + length : i + length + 1] == sound[j + length : j + length + 1] != []:
+                length += 1
+            ends[i - j] = j + length
+            islands.append(Island(i, j, length))
+    return islands
+
+
+def _find_best_chain(islands: Sequence[Island]) -> list[Island]:
+    """The chain with most words, less the costs of its gaps; dynamic programming."""
+    if not islands:
+        return []
+    ordered = sorted(islands, key=lambda island: (island.sound, island.text))
+    text, sound, length = (
+        np.array([getattr(island, name) for island in ordered])
+        for name in ("text", "sound", "length")
+    )
+    score, previous = length.astype(float), np.full(len(ordered), -1)
+    for n in range(1, len(ordered)):
+        # Islands may overlap by some words, which count once.
+        gaps = np.stack([text[n] - text[:n] - length[:n], sound[n] - sound[:n] - length[:n]])
+        overlap = np.maximum(0, -gaps.min(0))
+        fits = (text[n] > text[:n]) & (sound[n] > sound[:n]) & (overlap < length[n])
+        cost = np.minimum(OF_GAP * np.maximum(gaps, 0).sum(0), MOST_OF_GAP)
+        gain = np.where(fits, score[:n] - overlap - cost, -np.inf)
+        best = int(gain.argmax())
+        if gain[best] > 0:
+            score[n], previous[n] = length[n] + gain[best], best
+    chain, n = [], int(score.argmax())
+    while n >= 0:
+        chain.append(ordered[n])
+        n = int(previous[n])
+    return _drop_overlaps(chain[::-1])
+
+
+def _drop_overlaps(chain: Sequence[Island]) -> list[Island]:
+    """The chain, each island without the words that one before it has."""
+    kept: list[Island] = []
+    for island in chain:
+        overlap = 0
+        if kept:
+            last = kept[-1]
+            overlap = max(
+                last.text + last.length - island.text, last.sound + last.length - island.sound, 0
+            )
+        if overlap < island.length:
+            kept.append(
+                Island(island.text + overlap, island.sound + overlap, island.length - overlap)
+            )
+    return kept
+
+
+def _cut_matched(island: Island, chain: Sequence[Island]) -> Iterator[Island]:
+    """The parts of an island that share no word with a chain."""
+    free = np.ones(island.length, bool)
+    for other in chain:
+        for begin, start in ((island.text, other.text), (island.sound, other.sound)):
+            free[max(0, start - begin) : max(0, start + other.length - begin)] = False
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], free, [0]])))
+    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if end - begin >= SEED:
+            yield Island(island.text + begin, island.sound + begin, end - begin)

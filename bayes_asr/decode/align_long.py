@@ -1,0 +1,245 @@
+"""A recording of any length against its whole text, of which parts may be missing or moved.
+
+Segments of speech are recognised with a language model of the text. Words that are recognised as
+they follow each other in the text are anchors; what lies between is aligned with the words that may
+be said there, some or none of them. After SailAlign (Katsamanis et al. 2011) and Kaldi's
+steps/cleanup/segment_long_utterances.sh.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
+from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.data.sound.long import Span
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT
+from bayes_asr.decode.align.anchors import Island, find_passages
+from bayes_asr.decode.align.best_path import Alignment, AlignOptions
+from bayes_asr.decode.align.partial import PartialAligner
+from bayes_asr.decode.align.placement import group_segments, list_candidates
+from bayes_asr.decode.align.timed import TimedAlignment
+from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.decode.graph.build import build_graph
+from bayes_asr.decode.graph.ngram import estimate_witten_bell
+from bayes_asr.decode.lattices.ctm import TimedLabel
+from bayes_asr.decode.search.embedded import decode_utterance
+from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
+from bayes_asr.decode.search.search_graph import DecodingGraph
+from bayes_asr.decode.speakers import Segment
+
+ORDER = 4  # of the language model of the text, as Kaldi's make_biased_lms.py has it
+BREAK = 0.5  # seconds between two words in which something else may be said
+UNSAID = 0.1  # confidence below which words are none that one hears
+LEAST_EXTRA = 1.0  # seconds of speech without text that are named
+
+ReadSegments = Callable[[], Iterator[Segment]]
+TimeWords = Callable[[str, Sequence[str], np.ndarray], TimedAlignment]
+"""(name, words, log-likelihoods [T, P]) -> the alignment of them all, with times."""
+
+
+@dataclass(frozen=True)
+class LongAlignment:
+    """The words of a text in a recording: by index, in frames of the file; phones likewise.
+
+    spans: the segments of speech, in seconds; passages: ranges of the text [begin, end) as they
+    follow each other in the sound.
+    """
+
+    words: dict[int, TimedLabel]
+    phones: list[TimedLabel]
+    spans: list[Span]
+    passages: list[tuple[int, int]]
+    frame_shift: float
+
+    def to_timed(self, frames: int) -> TimedAlignment:
+        """The words and phones as the alignment of a file of so many frames, in order of time."""
+        words = sorted(self.words.values(), key=lambda word: word.start)
+        lengths = np.array([word.end - word.start for word in words], float)
+        confidence = np.average([word.confidence for word in words], weights=lengths)
+        # Transition-ids are those of parts alone: of the whole only the length is known.
+        alignment = Alignment(np.zeros(frames, np.int32), 0.0, retried=False)
+        return TimedAlignment(alignment, words, self.phones, float(confidence))
+
+    def find_unsaid(self, count: int) -> Iterator[tuple[int, int]]:
+        """Yield runs [begin, end) of words, of so many, that are not in the sound."""
+        said = [-1, *sorted(self.words), count]
+        for before, behind in pairwise(said):
+            if behind > before + 1:
+                yield before + 1, behind
+
+    def find_extra(self) -> Iterator[Span]:
+        """Yield spans of speech in seconds that are none of the words."""
+        shift = self.frame_shift
+        words = sorted((w.start * shift, w.end * shift) for w in self.words.values())
+        for begin, end in self.spans:
+            inside = [w for w in words if w[1] > begin and w[0] < end]
+            edges = [begin, *(time for word in inside for time in word), end]
+            for start, stop in zip(edges[::2], edges[1::2], strict=True):
+                if stop - start >= LEAST_EXTRA:
+                    yield start, stop
+
+
+@dataclass(frozen=True)
+class LongAligner:
+    """Aligner of recordings of any length: a network and all that tells how words are said."""
+
+    network: LogLikelihoods
+    speech: Pronouncer
+    options: AlignOptions
+    search: SearchOptions
+    engine: Engine
+    timing: TimeWords
+
+    def align(
+        self, name: str, lines: Sequence[Sequence[str]], spans: Sequence[Span], read: ReadSegments
+    ) -> LongAlignment:
+        """Find the words of the lines of a text; InputError where none is found.
+
+        spans: the segments of speech of a file in seconds; read: yields them, once for each call.
+        """
+        text = [word for line in lines for word in line]
+        known = [self.speech.find_word(word) for word in text]
+        recognised = self._recognise(lines, read())
+        chains = find_passages(known, [word for _, word in recognised])
+        if not chains:
+            raise InputError(
+                f"{name}: no three words of the text follow each other in what is"
+                " recognised: is it the text of this recording?"
+            )
+        anchors = _place_anchors(chains, [segment for segment, _ in recognised], len(spans))
+        LOGGER.info("%s: %d of %d words are anchors", name, sum(map(len, anchors)), len(text))
+        taken: dict[int, object] = {index: None for found in anchors for index in found}
+        words: dict[int, TimedLabel] = {}
+        phones: list[TimedLabel] = []
+        segments = read()
+        for group in group_segments(anchors, [end - begin for begin, end in spans]):
+            parts = [next(segments) for _ in range(group.first, group.last)]
+            candidates = list_candidates(group, taken, len(text))
+            for index in group.anchors:
+                taken.pop(index, None)
+            found, new_phones = self._align_group(parts, candidates, text)
+            taken |= found
+            words |= found
+            phones += new_phones
+        passages = sorted(chains, key=lambda chain: chain[0].sound)
+        ranges = [(chain[0].text, chain[-1].text + chain[-1].length) for chain in passages]
+        return LongAlignment(words, phones, [*spans], ranges, self._shift)
+
+    @property
+    def _shift(self) -> float:
+        return FRAME_SHIFT * self.network.model.output_stride
+
+    def _recognise(
+        self, lines: Sequence[Sequence[str]], segments: Iterator[Segment]
+    ) -> list[tuple[int, str]]:
+        """The words of all segments, each with the number of its segment."""
+        graph, spelled = self._build_graph(lines)
+        words: list[tuple[int, str]] = []
+        for number, segment in enumerate(segments):
+            sound = segment.recording
+            loglikes = self.network(sound.features, sound.statistics).numpy()
+            checked = check_loglikes(graph, sound.file, loglikes)
+            found = decode_utterance(graph, sound.file, checked, self.search, self.engine)
+            words += [(number, spelled[word]) for word in found.words]
+        return words
+
+    def _build_graph(self, lines: Sequence[Sequence[str]]) -> tuple[DecodingGraph, dict[int, str]]:
+        """A graph of the words of the text, as they follow each other there, and their numbers."""
+        speech = self.speech
+        known = [[speech.find_word(word) for word in line] for line in lines]
+        # Segments begin and end within lines: the text is also one sentence.
+        sentences = [[word for line in known for word in line], *filter(None, known)]
+        vocabulary = {*sentences[0]}
+        lexicon = [entry for entry in speech.lang.lexicon if entry.word in vocabulary]
+        lang = replace(speech.lang, lexicon=lexicon)
+        language_model = estimate_witten_bell(sentences, ORDER)
+        built = build_graph(lang, language_model, speech.phones, speech.model, speech.tree)
+        graph = build_decoding_graph(built.hclg, speech.model, "the graph of the text")
+        return graph, {number: word for word, number in built.words.items()}
+
+    def _align_group(
+        self, segments: Sequence[Segment], candidates: Sequence[int], text: Sequence[str]
+    ) -> tuple[dict[int, TimedLabel], list[TimedLabel]]:
+        """The words among the candidates that are said in segments, and their phones."""
+        if not candidates:
+            return {}, []
+        parts = [self.network(s.recording.features, s.recording.statistics) for s in segments]
+        loglikes = np.concatenate([part.numpy() for part in parts])
+        # Frame f of the segments is frame f + offset[f] of the file.
+        ends = np.cumsum([len(part) for part in parts])
+        begins = [round(s.span[0] / self._shift) for s in segments]
+        offsets = np.repeat(
+            np.array(begins) - (ends - [len(part) for part in parts]), np.diff([0, *ends])
+        )
+        name = segments[0].recording.file
+        wanted = [text[index] for index in candidates]
+        try:
+            said = self._partial.align(name, wanted, loglikes)
+        except InputError as error:
+            LOGGER.warning("%s; none of its words is aligned", error)
+            return {}, []
+        words: dict[int, TimedLabel] = {}
+        phones: list[TimedLabel] = []
+        for stretch in _split_stretches(said, BREAK / self._shift):
+            start, end = stretch[0].start, stretch[-1].end
+            spoken = [wanted[word.index] for word in stretch]
+            try:
+                timed = self.timing(name, spoken, loglikes[start:end])
+            except InputError as error:
+                LOGGER.warning("%s; its words are left out", error)
+                continue
+            if timed.confidence < UNSAID:
+                continue
+            for word, label in zip(stretch, timed.words, strict=True):
+                words[candidates[word.index]] = _move(label, start, offsets)
+            phones += [_move(label, start, offsets) for label in timed.phones]
+        return words, phones
+
+    @cached_property
+    def _partial(self) -> PartialAligner:
+        return PartialAligner(self.speech, self.options, self.engine)
+
+
+def _place_anchors(
+    chains: Sequence[Sequence[Island]], segment_of: Sequence[int], count: int
+) -> list[list[int]]:
+    """The anchored words of each of so many segments, in the order of the sound.
+
+    segment_of: that of each recognised word.
+    """
+    pairs = sorted(
+        (island.sound + i, island.text + i)
+        for chain in chains
+        for island in chain
+        for i in range(island.length)
+    )
+    anchors: list[list[int]] = [[] for _ in range(count)]
+    for sound, text in pairs:
+        anchors[segment_of[sound]].append(text)
+    return anchors
+
+
+def _split_stretches(said: Sequence[Any], gap: float) -> list[list[Any]]:
+    """Runs of said words between which no word is skipped and no more than `gap` frames lie."""
+    stretches: list[list[Any]] = []
+    for word in said:
+        last = stretches[-1][-1] if stretches else None
+        if last and word.index == last.index + 1 and word.start - last.end <= gap:
+            stretches[-1].append(word)
+        else:
+            stretches.append([word])
+    return stretches
+
+
+def _move(label: TimedLabel, start: int, offsets: np.ndarray) -> TimedLabel:
+    """A label of a stretch that begins at frame `start`, in frames of the file."""
+    begin, end = int(label.start) + start, int(label.end) + start
+    return label._replace(start=begin + int(offsets[begin]), end=end + int(offsets[end - 1]))

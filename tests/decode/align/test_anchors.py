@@ -1,0 +1,62 @@
+"""Anchors: passages of a text wherever they are said, and what may be said beside them."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayes_asr.decode.align.anchors import find_passages
+from bayes_asr.decode.align.placement import MOST_AT_EDGE, Group, group_segments, list_candidates
+
+WORDS = st.lists(st.sampled_from("abcdef"), max_size=30)
+
+
+@given(WORDS, WORDS)
+def test_islands_are_equal_words_in_order_and_none_is_taken_twice(
+    text: list[str], sound: list[str]
+) -> None:
+    taken_text: list[int] = []
+    taken_sound: list[int] = []
+    for chain in find_passages(text, sound):
+        for island in chain:
+            of_text = range(island.text, island.text + island.length)
+            of_sound = range(island.sound, island.sound + island.length)
+            assert [text[i] for i in of_text] == [sound[j] for j in of_sound]
+            taken_text += of_text
+            taken_sound += of_sound
+        for before, behind in pairwise(chain):
+            assert before.text + before.length <= behind.text
+            assert before.sound + before.length <= behind.sound
+    assert len({*taken_text}) == len(taken_text)
+    assert len({*taken_sound}) == len(taken_sound)
+
+
+@given(st.permutations(range(4)), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_moved_and_missing_passages_are_found(order: list[int], is_said: list[bool]) -> None:
+    text = [f"w{i}" for i in range(40)]
+    sound = [f"w{i}" for part in order if is_said[part] for i in range(10 * part, 10 * part + 10)]
+    chains = find_passages(text, sound)
+    pairs = {
+        (island.text + i, island.sound + i)
+        for chain in chains
+        for island in chain
+        for i in range(island.length)
+    }
+    assert pairs == {(int(word[1:]), place) for place, word in enumerate(sound)}
+
+
+def test_groups_end_where_the_text_goes_on() -> None:
+    anchors = [[0, 1], [2], [], [5], [9, 10]]
+    groups = [*group_segments(anchors, [5.0] * 5)]
+    assert groups == [Group(0, 1, [0, 1]), Group(1, 5, [2, 5, 9, 10])]
+    taken = {i: None for found in anchors for i in found}
+    own = {i: None for i in taken if i not in groups[1].anchors}
+    assert list_candidates(groups[1], own, 12) == [*range(2, 12)]
+    assert [g.last for g in group_segments(anchors, [50.0] * 5)] == [1, 2, 3, 4, 5]
+
+
+def test_what_a_moved_passage_may_lose_is_looked_for_at_both_edges() -> None:
+    group = Group(0, 1, [20, 21, 4, 5])
+    taken = dict.fromkeys([18, 25, 2, 8])
+    assert list_candidates(group, taken, 40) == [19, 20, 21, 22, 23, 24, 3, 4, 5, 6, 7]
+    assert len(list_candidates(Group(0, 1, [500]), {}, 1000)) == 2 * MOST_AT_EDGE + 1

@@ -1,0 +1,71 @@
+"""Texts of which parts are not said, and sound of which parts are not in the text."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayes_asr.decode.align import partial
+from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.partial import PartialAligner, SaidWord
+from bayes_asr.decode.search.embedded import choose_engine
+from tests.decode.align.test_utterance import toy
+
+SPEECH = toy(0.5)
+ALIGNER = PartialAligner(SPEECH, AlignOptions(0.1), choose_engine())
+FRAMES = 12  # of each state of a phone
+SPOKEN = {"ab": (2, 3), "b": (3,), "aa": (2, 2)}
+
+
+@pytest.fixture(autouse=True)
+def few_pdfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filler is the mean of the two best of six pdfs."""
+    monkeypatch.setattr(partial, "BEST_PDFS", 1 / 3)
+
+
+def speak(words: Sequence[str]) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """Log-likelihoods [T, 6] of a pause and then words, and the frames of these.
+
+    What is second best is a pause in words and b in a pause, so that the filler is not far behind.
+    """
+    phones, spans = [1], []
+    for word in words:
+        start = 2 * FRAMES * len(phones)
+        phones += SPOKEN[word]
+        spans.append((start, 2 * FRAMES * len(phones)))
+    pdfs = np.repeat([2 * (phone - 1) + state for phone in phones for state in (0, 1)], FRAMES)
+    loglikes = np.full((len(pdfs), 6), -100, np.float32)
+    loglikes[np.arange(len(pdfs)), np.where(pdfs > 1, 0, 5)] = -4
+    loglikes[np.arange(len(pdfs)), pdfs] = 0
+    return loglikes, spans
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from(["aa", "b"]), st.booleans()), min_size=1, max_size=8))
+def test_words_that_are_said_are_found(parts: list[tuple[str, bool]]) -> None:
+    text = [word for word, _ in parts]
+    said = [word for word, is_said in parts if is_said]
+    loglikes, spans = speak(said)
+    found = ALIGNER.align("u", text, loglikes)
+    # Which of two equal words is said nobody knows.
+    assert [text[word.index] for word in found] == said
+    assert [(word.start, word.end) for word in found] == spans
+    assert [word.index for word in found] == sorted({word.index for word in found})
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.sampled_from(["ab", "aa"]), min_size=1, max_size=3),
+    st.lists(st.sampled_from(["ab", "aa"]), max_size=3),
+)
+def test_other_sound_is_passed_over(before: list[str], behind: list[str]) -> None:
+    loglikes, spans = speak([*before, "b", "b", "b", *behind])
+    found = ALIGNER.align("u", [*before, *behind], loglikes)
+    inside = spans[: len(before)] + spans[len(before) + 3 :]
+    assert found == [SaidWord(i, *span) for i, span in enumerate(inside)]
+
+
+def test_a_text_of_which_nothing_is_said_has_no_words() -> None:
+    assert ALIGNER.align("u", ["ab"] * 30, speak([])[0]) == []
