@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.confidence import MISMATCH, SCALE, STAYING, ConfidenceModel
+from bayes_asr.decode.align.confidence import MISMATCH, SCALE, ConfidenceModel
+from bayes_asr.decode.align.filler import STAYING
 from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.phone_loop import PhoneLoop
 from bayes_asr.decode.align.transcript import Pronouncer
