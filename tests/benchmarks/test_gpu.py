@@ -72,13 +72,8 @@ def plan(*words: str) -> list[Job]:
         return gpu.plan(gpu.parse())
 
 
-@pytest.mark.parametrize(
-    "paths",
-    [
-        ("eager", "graph", "cudnn"),
-        pytest.param(("eager", "triton"), marks=pytest.mark.slow),  # triton's interpreter
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("paths", [("eager", "graph", "cudnn"), ("eager", "triton")])
 def test_dry_run_writes_figures_and_a_page(paths: tuple[str, ...], tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "benchmarks/gpu.py", "--dry", "--no-tests"]
     options = ["--units", "torch-lstm", "torch.nn.LSTM", "--precision", "float32"]

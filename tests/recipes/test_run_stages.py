@@ -303,6 +303,7 @@ def test_stage_inside_a_stage_fails_once(checkout: Checkout) -> None:
     assert "Stage 2 (language) failed with status 4; its log is" in done.stderr
 
 
+@pytest.mark.slow
 def test_end_tells_the_times_and_what_comes_next(checkout: Checkout) -> None:
     """On standard error, as the table ends standard output."""
     done = checkout.run("./run.sh", "--recipe", "made")
@@ -434,6 +435,7 @@ def test_stage_is_complete_while_its_files_and_command_are_the_same(
     assert not runs(*command)
 
 
+@pytest.mark.slow
 def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
     checkout: Checkout,
 ) -> None:
