@@ -8,6 +8,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.files import together
 from bayes_asr.cli.arguments import real, whole
+from bayes_asr.decode.g2p.unknown_words import Pronounce
 from bayes_asr.decode.graph.build import (
     Graph,
     GraphOptions,
@@ -82,6 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="of decode: words that the lexicon or the model lacks become part of both",
     )
+    parser.add_argument(
+        "--g2p",
+        type=Path,
+        metavar="MODEL",
+        help="of bayes-asr g2p: phones of hotwords that have none in the file or the lexicon",
+    )
     parser.add_argument("--transition-scale", type=SCALE, default=1.0, help="default %(default)s")
     parser.add_argument("--self-loop-scale", type=SCALE, default=0.1, help="default %(default)s")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -89,6 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Build the graph, write its directory and print its size."""
+    if args.g2p and not args.hotwords:
+        raise InputError("--g2p pronounces --hotwords; name them too")
     graph, details = (_build_of_lang if args.lang else _build_of_lexicon)(args)
     summary = {
         "states": graph.hclg.num_states,
@@ -125,7 +134,7 @@ def _build_of_lexicon(args: argparse.Namespace) -> tuple[Graph, dict[str, float]
     details = {"silence_probability": probability}
     if args.hotwords:
         hotwords = read_hotwords(args.hotwords)
-        lang, fresh = add_words(lang, hotwords)
+        lang, fresh = add_words(lang, hotwords, _open_g2p(args.g2p))
         language_model = add_unigrams(language_model, hotwords)
         details["new_words"] = len(fresh)
     graph = build_graph(lang, language_model, phones, model, tree, _options(args))
@@ -160,6 +169,14 @@ def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
             write_arpa(language_model, args.out / "lm.arpa")
         write_lang_graph(graph, args.lang, args.out)
     return graph, {}
+
+
+def _open_g2p(model: Path | None) -> Pronounce | None:
+    if model is None:
+        return None
+    from bayes_asr.decode.g2p.model import load_g2p  # which wants torch
+
+    return load_g2p(model).pronounce
 
 
 def _options(args: argparse.Namespace) -> GraphOptions:

@@ -4,21 +4,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.align.spelling import spell
+from bayes_asr.base.log import LOGGER
+from bayes_asr.decode.align.spelling import learn_graphemes, spell
+from bayes_asr.decode.g2p.unknown_words import Pronounce, pronounce_words
 from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import RESERVED, Pronunciation
 from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.search.hotwords import Hotword
 
-REMEDY = "write their phones behind them, as /h ah l ow/"
+REMEDY = "write their phones behind them, as /h ah l ow/, or give --g2p MODEL"
 
 
-def add_words(lang: Lang, hotwords: Sequence[Hotword]) -> tuple[Lang, list[str]]:
+def add_words(
+    lang: Lang, hotwords: Sequence[Hotword], g2p: Pronounce | None = None
+) -> tuple[Lang, list[str]]:
     """Return the lexicon with the words of hotwords that it lacks, and these words.
 
     A word has the phones that stand behind it, besides those of the lexicon, or is spelled by its
-    letters. InputError where it has no phones and the lexicon is not of letters, or lacks one.
+    letters, or by `g2p` where the lexicon is of phones. InputError for a word of none of these.
     """
     listed = {(entry.word, entry.phones) for entry in lang.lexicon}
     pronounced = [Pronunciation(h.words[0], 1.0, h.phones) for h in hotwords if h.phones]
@@ -28,9 +32,19 @@ def add_words(lang: Lang, hotwords: Sequence[Hotword]) -> tuple[Lang, list[str]]
     if reserved := [word for word in words if word in RESERVED]:
         raise InputError(f"{reserved[0]} is reserved and no word; take it out of the hotwords")
     if lacking := [word for word in words if word not in present]:
-        further += spell(lang, lacking, REMEDY)
+        further += _pronounce(lang, lacking, g2p)
     known = {entry.word for entry in lang.lexicon}
     return replace(lang, lexicon=[*lang.lexicon, *further]), [w for w in words if w not in known]
+
+
+def _pronounce(lang: Lang, words: Sequence[str], g2p: Pronounce | None) -> list[Pronunciation]:
+    """Words that a lexicon lacks by their letters, or by `g2p` where it is of phones."""
+    if g2p is None or learn_graphemes(lang) is not None:
+        return spell(lang, words, REMEDY)
+    entries = pronounce_words(words, lang.lexicon, g2p)
+    for entry in entries:
+        LOGGER.info("pronounced %s as %s", entry.word, " ".join(entry.phones))
+    return entries
 
 
 def add_unigrams(model: NgramModel, hotwords: Sequence[Hotword]) -> NgramModel:

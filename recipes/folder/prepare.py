@@ -40,6 +40,7 @@ from bayes_asr.recipe.folder.vocabulary import (
     UNKNOWN,
     Lexicon,
     describe_set,
+    pronounce_unknown,
     read_language_model,
     read_pronunciations,
     refuse_other_spelling,
@@ -71,13 +72,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="words of FILE.lab, FILE.txt or FILE.TextGrid beside the sound, instead of `text`",
     )
+    parser.add_argument(
+        "--g2p",
+        type=Path,
+        metavar="MODEL",
+        help="of bayes-asr g2p: phones of the words of train that lexicon.txt lacks",
+    )
     args = parser.parse_args(argv)
     errors: Sequence[Exception] = ()
     try:
         corpus, text = args.corpus.resolve(), args.corpus.resolve() / "text"
         if args.beside:
             text = write_beside(corpus, args.out / "data/local/text")
-        prepare(corpus, text, args.out, fold if args.fold else compose)
+        prepare(corpus, text, args.out, fold if args.fold else compose, args.g2p)
     except (InputError, OSError) as error:
         errors = [error]
     except ExceptionGroup as group:
@@ -87,13 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if errors else 0
 
 
-def prepare(corpus: Path, text: Path, out: Path, spell: Spell) -> None:
+def prepare(corpus: Path, text: Path, out: Path, spell: Spell, g2p: Path | None = None) -> None:
     """Write data/{train,dev,test}, data/local/dict and data/local/lm.arpa below `out`.
 
-    text: the table of words. Raises an ExceptionGroup of all that is wrong with the corpus, before
-    any of these is written.
+    text: the table of words; g2p: a model of pronunciation. Raises an ExceptionGroup of all that is
+    wrong with the corpus, before any of these is written.
     """
-    sets, lexicon, model = inspect(corpus, text, spell)
+    sets, lexicon, model = inspect(corpus, text, spell, g2p)
     vocabulary = {word for word, _ in lexicon}
     for name, members in sets.items():
         write_utterances(members, out / "data" / name)
@@ -128,7 +135,9 @@ class Inspection:
             raise ExceptionGroup("the corpus is not as it should be", [*self.errors.values()])
 
 
-def inspect(corpus: Path, text: Path, spell: Spell) -> tuple[Sets, Lexicon, NgramModel | None]:
+def inspect(
+    corpus: Path, text: Path, spell: Spell, g2p: Path | None
+) -> tuple[Sets, Lexicon, NgramModel | None]:
     """The sets, the lexicon and the language model of a corpus, the last where one is given.
 
     Text, sound, lexicon and language model are held against each other. Raises an ExceptionGroup.
@@ -158,6 +167,8 @@ def inspect(corpus: Path, text: Path, spell: Spell) -> tuple[Sets, Lexicon, Ngra
         check.attempt(
             refuse_other_spelling, tables["lexicon.txt"], sets["train"], vocabulary, remedy
         )
+        if g2p:
+            lexicon += check.attempt(pronounce_unknown, lexicon, sets["train"], g2p) or []
     if lexicon and model:
         check.attempt(refuse_other_words, model, lexicon)
     check.settle()

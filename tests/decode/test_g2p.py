@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli import main
 from bayes_asr.decode.g2p.letters import encode, group_words, hold_out, split_word
 from bayes_asr.decode.g2p.model import count_word_errors
+from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
+from bayes_asr.decode.search.hotwords import Hotword
+from bayes_asr.decode.vocabulary import add_words
 
 CONSONANTS = {"b": "B", "ch": "CH", "c": "K", "h": "HH", "s": "S", "sh": "SH", "t": "T"}
 CONSONANTS |= {"x": "K S", "é": "EY"}
@@ -72,6 +77,35 @@ def test_regular_spelling_is_learnt_to_the_last_word(
 
     assert main(["g2p", str(model), "shota", "zota"]) == 1
     assert "zota has 'z', which no word of its lexicon had" in capsys.readouterr().err
+
+
+def pronounce_b_and_a(word: str) -> Pronunciation:
+    """Letters in capitals."""
+    return Pronunciation(word, 0.5, tuple(word.upper()))
+
+
+def test_words_are_pronounced_where_a_lexicon_of_phones_lacks_them(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LOGGER, "propagate", True)
+    caplog.set_level("INFO", LOGGER.name)
+    lang = Lang([Pronunciation("bah", 1.0, ("B", "A"))], None, 0.0)
+    hotwords = [Hotword(("bah", "ab")), Hotword(("aa",), phones=("A",))]
+    longer, fresh = add_words(lang, hotwords, pronounce_b_and_a)
+    assert fresh == ["ab", "aa"]
+    assert longer.lexicon[1:] == [
+        Pronunciation("aa", 1.0, ("A",)),
+        Pronunciation("ab", 1.0, ("A", "B")),
+    ]
+    assert "pronounced ab as A B" in caplog.text
+    with pytest.raises(InputError, match="G2P pronounces cab with C, which the lexicon lacks"):
+        add_words(lang, [Hotword(("cab",))], pronounce_b_and_a)
+
+
+def test_letters_come_before_a_model() -> None:
+    lang = Lang([Pronunciation("ba", 1.0, ("b", "a"))], None, 0.0)
+    longer, _ = add_words(lang, [Hotword(("ab",))], pronounce_b_and_a)
+    assert longer.lexicon[1:] == [Pronunciation("ab", 1.0, ("a", "b"))]
 
 
 WORDS = st.dictionaries(

@@ -5,10 +5,12 @@ import unicodedata
 import wave
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bayes_asr.cli import main
+from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.support.places import RECIPES
@@ -127,6 +129,22 @@ def test_what_is_given_is_used(
     )
     assert read_arpa(tmp_path / "out/data/local/lm.arpa").order == 1
     assert "2 utterances, 4 words, 2 of them not in the lexicon" in capsys.readouterr().out
+
+
+def test_words_of_train_that_the_lexicon_lacks_are_pronounced(
+    corpus: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    g2p = SimpleNamespace(pronounce=lambda word: Pronunciation(word, 0.5, ("AH", "W")))
+    monkeypatch.setattr("bayes_asr.decode.g2p.model.load_g2p", lambda run: g2p)
+    (corpus / "lexicon.txt").write_text("words W ER D Z\nother AH DH ER\n")
+    assert prepare(corpus, tmp_path / "out", "--g2p", "MODEL") == 0
+    assert (tmp_path / "out/data/local/dict/lexicon.txt").read_text() == (
+        "<UNK> SIL\nnaïve AH W\nother AH DH ER\nwords W ER D Z\n"
+    )
+    assert "lexicon: naïve AH W (by MODEL)" in capsys.readouterr().out
 
 
 def test_few_speakers_are_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

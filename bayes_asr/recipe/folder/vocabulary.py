@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.decode.g2p.unknown_words import pronounce_words
 from bayes_asr.decode.graph.dictionary import SUFFIXES
 from bayes_asr.decode.graph.lexicon import Pronunciation, number_words, read_lexicon
-from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst, read_arpa
+from bayes_asr.decode.graph.ngram import MARK, NgramModel, build_grammar_fst, read_arpa
 from bayes_asr.decode.graph.transducers import BACKOFF
 from bayes_asr.kaldi_io.text import write_dictionary
 from bayes_asr.recipe.folder.spelling import Spell, compose, respell
@@ -75,6 +76,21 @@ def refuse_other_spelling(
 def unknown_words(members: Iterable[Utterance], vocabulary: set[str]) -> list[str]:
     """The spoken words that a lexicon lacks."""
     return [word for utt in members for word in utt.words if word not in vocabulary]
+
+
+def pronounce_unknown(lexicon: Lexicon, train: Sequence[Utterance], model: Path) -> Lexicon:
+    """The words of train that a lexicon lacks, by a model of pronunciation; marks stay unknown."""
+    from bayes_asr.decode.g2p.model import load_g2p  # which wants torch
+
+    unknown = {*unknown_words(train, {word for word, _ in lexicon})}
+    entries = pronounce_words(
+        sorted(word for word in unknown if not MARK.fullmatch(word)),
+        [Pronunciation(word, 1.0, phones) for word, phones in lexicon],
+        load_g2p(model).pronounce,
+    )
+    for entry in entries:
+        print(f"lexicon: {entry.word} {' '.join(entry.phones)} (by {model})")
+    return [(entry.word, entry.phones) for entry in entries]
 
 
 def describe_set(members: Sequence[Utterance], vocabulary: set[str]) -> str:
