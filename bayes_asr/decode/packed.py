@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.files import is_there, open_to_read, replacing
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import CONFIG, Config
 from bayes_asr.data.directories import locate
@@ -61,7 +61,10 @@ def pack(run: Path, path: Path) -> None:
                 entry = zipfile.ZipInfo(name, DATE)
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 entry.external_attr = (stat.S_IFREG | 0o644) << 16
-                with file.open("rb") as source, archive.open(entry, "w", force_zip64=True) as sink:
+                with (
+                    open_to_read(str(file)) as source,
+                    archive.open(entry, "w", force_zip64=True) as sink,
+                ):
                     copyfileobj(source, sink, CHUNK)
 
 
@@ -119,7 +122,7 @@ def unpacked(run: Path) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="bayes_asr-") as directory:
         try:
-            with zipfile.ZipFile(run) as archive:
+            with open_to_read(str(run)) as file, zipfile.ZipFile(file) as archive:
                 _extract(archive, run, Path(directory))
         except UNREADABLE as error:
             raise InputError(
