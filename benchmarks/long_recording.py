@@ -9,6 +9,8 @@ with where the utterances are, and the words with an alignment of the utterances
     bayes-asr align RUN WORK/long.wav --text WORK/long.txt --lang LANG --out WORK/aligned
     bayes-asr align RUN --on test --text OUT/data/test/text_words --lang LANG --out WORK/apart
     python benchmarks/long_recording.py score WORK [--json FILE]
+    bayes-asr transcribe RUN WORK/long.wav --segments vad --rttm WORK/vad.rttm
+    python benchmarks/long_recording.py score WORK --rttm WORK/vad.rttm
 """
 
 import argparse
@@ -29,6 +31,7 @@ from bayes_asr.kaldi_io.text import read_scp, read_text
 RATE = 16000
 REMOVED, FOREIGN, SWAPPED = 3, 3, 5  # passages without text, without sound, pairs in wrong order
 LINES = (4, 10)  # of such a passage
+SILENCES = {"sil", "spn"}
 ROUNDING = 0.006  # seconds, of the times of a CTM
 
 
@@ -158,6 +161,25 @@ def score(folder: Path) -> dict[str, Any]:
     }
 
 
+def rate_segments(folder: Path, rttm: Path) -> dict[str, float]:
+    """Missed speech and false alarms of segments in per cent of all time, by frames of 10 ms.
+
+    Speech is what is no silence phone where utterances are aligned one by one.
+    """
+    utterances = json.loads((folder / "long.json").read_text())
+    starts = {utt["name"]: utt["start"] for utt in utterances}
+    speech, segments = np.zeros((2, round(100 * utterances[-1]["end"])), bool)
+    for line in (folder / "apart" / "phones.ctm").read_text().splitlines():
+        name, _, begin, length, phone, *_ = line.split()
+        start = round(100 * (starts[name] + float(begin)))
+        speech[start : start + round(100 * float(length))] = phone not in SILENCES
+    for line in rttm.read_text().splitlines():
+        begin, length = map(float, line.split()[3:5])
+        segments[round(100 * begin) : round(100 * (begin + length))] = True
+    missed, alarms = (speech & ~segments).mean(), (segments & ~speech).mean()
+    return {"missed_speech": 100 * float(missed), "false_alarms": 100 * float(alarms)}
+
+
 def main() -> None:
     """Make the recording, or score what an alignment has found."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -167,12 +189,13 @@ def main() -> None:
         making.add_argument(name, type=Path)
     making.add_argument("--seed", type=int, default=1)
     scoring.add_argument("out", type=Path)
+    scoring.add_argument("--rttm", type=Path, help="segments of transcribe to be rated instead")
     record.add_options(scoring)
     args = parser.parse_args()
     if args.verb == "make":
         make(args.data, args.foreign, args.out, args.seed)
         return
-    figures = score(args.out)
+    figures = rate_segments(args.out, args.rttm) if args.rttm else score(args.out)
     for name, value in figures.items():
         print(f"{name:32s} {value:.4g}")
     record.save(figures, "long-recording", args)
