@@ -118,13 +118,13 @@ def score(folder: Path) -> dict[str, Any]:
     words = sorted(read_ctm(folder / "aligned" / "words.ctm")["long"])
     apart = read_ctm(folder / "apart" / "words.ctm")
     lines, present = report["lines"], [utt for utt in utterances if utt.line is not None]
-    placed = [(utt, lines[utt.line]) for utt in present if lines[utt.line]["said"]]
+    placed = [(utt, lines[utt.line]) for utt in present if lines[utt.line]["spoken"]]
     right = [
         line["start"] >= utt.start - 0.5 and line["end"] <= utt.end + 0.5 for utt, line in placed
     ]
     errors: list[float] = []
     for utt, line in placed:
-        if line["said"] == line["words"]:
+        if line["spoken"] == line["words"]:
             inside = [
                 w for w in words if line["start"] - 0.006 <= w[0] and w[1] <= line["end"] + 0.006
             ]
@@ -150,11 +150,11 @@ def score(folder: Path) -> dict[str, Any]:
         "utterances_with_text": len(present),
         "found": 100 * len(placed) / len(present),
         "within_their_utterance": 100 * sum(right) / len(placed),
-        "entire": 100 * sum(line["said"] == line["words"] for _, line in placed) / len(present),
-        "words": 100 * sum(line["said"] for _, line in placed) / total,
+        "entire": 100 * sum(line["spoken"] == line["words"] for _, line in placed) / len(present),
+        "words": 100 * sum(line["spoken"] for _, line in placed) / total,
         **shares,
         "boundaries": len(errors),
-        "foreign_words_said": sum(lines[n]["said"] for n in foreign),
+        "foreign_words_said": sum(lines[n]["spoken"] for n in foreign),
         "foreign_words": sum(lines[n]["words"] for n in foreign),
         "speech_without_text_named": 100 * covered / spoken,
         "extra_seconds": sum(end - begin for begin, end in report["extra"]),
@@ -168,14 +168,14 @@ def rate_segments(folder: Path, rttm: Path) -> dict[str, float]:
     """
     utterances = json.loads((folder / "long.json").read_text())
     starts = {utt["name"]: utt["start"] for utt in utterances}
-    speech, segments = np.zeros((2, round(100 * utterances[-1]["end"])), bool)
+    speech, segments = np.zeros((2, int(100 * utterances[-1]["end"])), bool)
     for line in (folder / "apart" / "phones.ctm").read_text().splitlines():
         name, _, begin, length, phone, *_ = line.split()
-        start = round(100 * (starts[name] + float(begin)))
+        start = int(100 * (starts[name] + float(begin)) + 0.5)
         speech[start : start + round(100 * float(length))] = phone not in SILENCES
     for line in rttm.read_text().splitlines():
-        begin, length = map(float, line.split()[3:5])
-        segments[round(100 * begin) : round(100 * (begin + length))] = True
+        onset, duration = map(float, line.split()[3:5])
+        segments[round(100 * onset) : round(100 * (onset + duration))] = True
     missed, alarms = (speech & ~segments).mean(), (segments & ~speech).mean()
     return {"missed_speech": 100 * float(missed), "false_alarms": 100 * float(alarms)}
 

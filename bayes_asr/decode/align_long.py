@@ -70,8 +70,8 @@ class LongAlignment:
 
     def find_unsaid(self, count: int) -> Iterator[tuple[int, int]]:
         """Yield runs [begin, end) of words, of so many, that are not in the sound."""
-        said = [-1, *sorted(self.words), count]
-        for before, behind in pairwise(said):
+        uttered = [-1, *sorted(self.words), count]
+        for before, behind in pairwise(uttered):
             if behind > before + 1:
                 yield before + 1, behind
 
@@ -116,7 +116,7 @@ class LongAligner:
             )
         anchors = _place_anchors(chains, [segment for segment, _ in recognised], len(spans))
         LOGGER.info("%s: %d of %d words are anchors", name, sum(map(len, anchors)), len(text))
-        taken: dict[int, object] = {index: None for found in anchors for index in found}
+        taken: dict[int, object] = {index: None for located in anchors for index in located}
         words: dict[int, TimedLabel] = {}
         phones: list[TimedLabel] = []
         segments = read()
@@ -125,9 +125,9 @@ class LongAligner:
             candidates = list_candidates(group, taken, len(text))
             for index in group.anchors:
                 taken.pop(index, None)
-            found, new_phones = self._align_group(parts, candidates, text)
-            taken |= found
-            words |= found
+            located, new_phones = self._align_group(parts, candidates, text)
+            taken |= located
+            words |= located
             phones += new_phones
         passages = sorted(chains, key=lambda chain: chain[0].sound)
         ranges = [(chain[0].text, chain[-1].text + chain[-1].length) for chain in passages]
@@ -147,8 +147,8 @@ class LongAligner:
             sound = segment.recording
             loglikes = self.network(sound.features, sound.statistics).numpy()
             checked = check_loglikes(graph, sound.file, loglikes)
-            found = decode_utterance(graph, sound.file, checked, self.search, self.engine)
-            words += [(number, spelled[word]) for word in found.words]
+            located = decode_utterance(graph, sound.file, checked, self.search, self.engine)
+            words += [(number, spelled[word]) for word in located.words]
         return words
 
     def _build_graph(self, lines: Sequence[Sequence[str]]) -> tuple[DecodingGraph, dict[int, str]]:
@@ -182,13 +182,13 @@ class LongAligner:
         name = segments[0].recording.file
         wanted = [text[index] for index in candidates]
         try:
-            said = self._partial.align(name, wanted, loglikes)
+            uttered = self._partial.align(name, wanted, loglikes)
         except InputError as error:
             LOGGER.warning("%s; none of its words is aligned", error)
             return {}, []
         words: dict[int, TimedLabel] = {}
         phones: list[TimedLabel] = []
-        for stretch in _split_stretches(said, BREAK / self._shift):
+        for stretch in _split_stretches(uttered, BREAK / self._shift):
             start, end = stretch[0].start, stretch[-1].end
             spoken = [wanted[word.index] for word in stretch]
             try:
@@ -227,10 +227,10 @@ def _place_anchors(
     return anchors
 
 
-def _split_stretches(said: Sequence[Any], gap: float) -> list[list[Any]]:
+def _split_stretches(uttered: Sequence[Any], gap: float) -> list[list[Any]]:
     """Runs of said words between which no word is skipped and no more than `gap` frames lie."""
     stretches: list[list[Any]] = []
-    for word in said:
+    for word in uttered:
         last = stretches[-1][-1] if stretches else None
         if last and word.index == last.index + 1 and word.start - last.end <= gap:
             stretches[-1].append(word)

@@ -14,13 +14,13 @@ from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, 
 
 @dataclass(frozen=True)
 class PlacedLine:
-    """A line of a text, counted from 1, of so many words, of which `said` are in the recording from
-    `start` to `end`, in seconds; None where none is.
+    """A line of a text, counted from 1, of so many words, of which `spoken` are in the recording,
+    from `start` to `end`, in seconds; None where none is.
     """
 
     line: int
     words: int
-    said: int
+    spoken: int
     start: float | None
     end: float | None
 
@@ -71,8 +71,8 @@ class LongReport:
     def summarise(self) -> list[str]:
         """Lines that name what is missing on either side, and what is elsewhere."""
         words = sum(line.words for line in self.lines)
-        said = sum(line.said for line in self.lines)
-        parts = [f"{said} of {words} words of {len(self.lines)} lines are in the sound"]
+        spoken = sum(line.spoken for line in self.lines)
+        parts = [f"{spoken} of {words} words of {len(self.lines)} lines are in the sound"]
         parts += [
             f"lines {passage.first_line} to {passage.last_line}: {len(passage.words)} words are not"
             f" in the sound: {' '.join(passage.words)}"
@@ -93,7 +93,7 @@ class LongReport:
         entire = [
             (f"{recording}-{line.line:06}", line)
             for line in self.lines
-            if line.said == line.words and line.said
+            if line.spoken == line.words and line.spoken
         ]
         rows = (f"{utt} {recording} {line.start:.2f} {line.end:.2f}" for utt, line in entire)
         write_lines(rows, out / "segments")
@@ -104,11 +104,11 @@ class LongReport:
 
 def _place_line(aligned: LongAlignment, number: int, indices: range) -> PlacedLine:
     """A line whose words have the indices."""
-    said = [aligned.words[index] for index in indices if index in aligned.words]
-    if not said:
+    spoken = [aligned.words[index] for index in indices if index in aligned.words]
+    if not spoken:
         return PlacedLine(number, len(indices), 0, None, None)
-    start, end = min(word.start for word in said), max(word.end for word in said)
+    start, end = min(word.start for word in spoken), max(word.end for word in spoken)
     shift = aligned.frame_shift
     return PlacedLine(
-        number, len(indices), len(said), round(start * shift, 3), round(end * shift, 3)
+        number, len(indices), len(spoken), round(start * shift, 3), round(end * shift, 3)
     )

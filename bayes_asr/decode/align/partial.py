@@ -144,14 +144,14 @@ class PartialAligner:
                     end = place + len(spoken)
                     if [*phones[place:end]] == spoken and count < onward.get(end, (count + 1,))[0]:
                         onward[end] = (count, place, True)
-            steps.append({end: (origin[p], p, said) for end, (_, p, said) in onward.items()})
+            steps.append({end: (origin[p], p, is_said) for end, (_, p, is_said) in onward.items()})
             skips = {end: count for end, (count, *_) in onward.items()}
         if len(phones) not in skips:
             raise InputError(f"{name}: the alignment is not of its {len(words)} words")
         place, said_words = origin[len(phones)], []
         for index in range(len(words) - 1, -1, -1):
-            before, first, said = steps[index][place]
-            if said:
+            before, first, is_said = steps[index][place]
+            if is_said:
                 said_words.append((index, first, place))
             place = before
         return said_words[::-1]

@@ -26,12 +26,12 @@ def group_segments(anchors: Sequence[Sequence[int]], lengths: Sequence[float]) -
     """
     following = _find_following(anchors)
     group = Group(0, 0)
-    for number, found in enumerate(anchors):
+    for number, anchored in enumerate(anchors):
         if group.last > group.first and _length(lengths, group, number) > LONGEST_GROUP:
             yield group
             group = Group(number, number)
         group.last = number + 1
-        group.anchors += found
+        group.anchors += anchored
         # The next anchor of the text is the next one of the sound.
         if group.anchors and following[number] == group.anchors[-1] + 1:
             yield group
@@ -73,9 +73,9 @@ def _find_following(anchors: Sequence[Sequence[int]]) -> list[int | None]:
     """For each segment the first anchor behind it."""
     following: list[int | None] = []
     current: int | None = None
-    for found in reversed(anchors):
+    for anchored in reversed(anchors):
         following.append(current)
-        current = found[0] if found else current
+        current = anchored[0] if anchored else current
     return following[::-1]
 
 
