@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from bayes_asr.data.directories import locate, locate_all
 from bayes_asr.decode.keywords import open_index
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
+from bayes_asr.decode.search.search_record import (
+    LM,
+    describe_search,
+    has_same_graph,
+    read_record,
+)
 from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.evaluate.score.run_scores import SETS
 from bayes_asr.kaldi_io.jobs import find_jobs
@@ -63,7 +70,6 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
     config = read_configuration(args.run)
     graph = locate(config.data.graph, config.data, "decoding graph")
-    phrases = read_phrases(args.phrases, graph / "words.txt")
     if args.lmwt is None:
         search = SearchOptions.from_config(config.decode, allow_partial=True)
         weights = choose_weights(args.run, graph, search, is_other=False)
@@ -75,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
     sightings = [
         sighting
         for name in names
-        for sighting in find_in_set(args.run, name, config, phrases, weights, args.nj)
+        for sighting in find_in_set(args.run, name, config, args.phrases, weights, args.nj)
         if sighting.posterior >= args.least
     ]
     sightings.sort(key=lambda s: (args.phrases.index(s.phrase), -s.posterior, s.utterance))
@@ -92,6 +98,25 @@ def run(args: argparse.Namespace) -> None:
                     f"  {s.begin:.2f} {s.end:.2f}"
                 )
             )
+
+
+def locate_words(decode_dir: Path, config: Config) -> Path:
+    """The words.txt that numbers the words of a set's lattices: of the graph that its record
+    names, or where that has moved of the run's own; InputError where neither is that graph.
+    """
+    own, record = locate(config.data.graph, config.data, "decoding graph"), read_record(decode_dir)
+    if record is None:
+        return own / "words.txt"
+    recorded, options = Path(record.get("graph", own)), SearchOptions.from_config(config.decode)
+    lm = Path(record[LM]) if LM in record else None
+    for graph in (recorded, own):
+        with suppress(InputError, OSError):
+            if has_same_graph(record, describe_search(graph, options, lm)):
+                return graph / "words.txt"
+    raise InputError(
+        f"{recorded}: gone or changed, but the lattices of {decode_dir} were made with it; decode"
+        " the set again"
+    )
 
 
 def read_phrases(phrases: list[str], words: Path) -> dict[str, list[int]]:
@@ -111,18 +136,21 @@ def read_phrases(phrases: list[str], words: Path) -> dict[str, list[int]]:
 
 
 def find_in_set(
-    run: Path, name: str, config: Config, phrases: dict[str, list[int]], weights: Weights, nj: int
+    run: Path, name: str, config: Config, phrases: list[str], weights: Weights, nj: int
 ) -> Iterator[Sighting]:
     """Yield the places of all phrases in the lattices of a set."""
     decode_dir = run / f"decode_{name}"
     lattices = find_jobs(decode_dir, "lat")
     if not lattices:
         raise InputError(f"{decode_dir}: holds no lattices lat.N.gz; decode the set again")
+    numbers = read_phrases(phrases, locate_words(decode_dir, config))
     index = open_index(decode_dir, lattices, weights, nj)
-    places = read_places(locate_all(config.data, name, "features")[0]) or {}
+    places: dict[str, Place] = {}
+    for directory in locate_all(config.data, name, "features"):
+        places |= read_places(directory) or {}
     # A network that skips frames has longer ones.
     shift = FRAME_SHIFT * task_of(config).output_stride
-    for phrase, words in phrases.items():
+    for phrase, words in numbers.items():
         for hit in index.find(words):
             place = places.get(hit.utterance, Place(hit.utterance, "1", 0.0))
             begin, end = (round(place.begin + shift * frame, 3) for frame in (hit.begin, hit.end))

@@ -5,7 +5,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -13,7 +12,7 @@ from typing import cast
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import channel, lm_weight, penalty
-from bayes_asr.data.sound.arriving import read_arriving
+from bayes_asr.data.sound.arriving import iter_until_interrupt, read_arriving
 from bayes_asr.data.sound.audio import STDIN
 from bayes_asr.data.sound.containers import KINDS
 from bayes_asr.decode.lattices.paths import Weights
@@ -152,9 +151,9 @@ def _listen(args: argparse.Namespace, weights: Weights | None) -> None:
         )
         LOGGER.info("hearing samples of int16 at %d Hz, one channel", listener.rate)
         show = _show_json if args.json else _show_words
-        with suppress(KeyboardInterrupt):
-            for samples in read_arriving(sys.stdin.buffer, listener.rate, PIECE):
-                show(listener.push(samples))
+        pieces = read_arriving(sys.stdin.buffer, listener.rate, PIECE)
+        for samples in iter_until_interrupt(pieces):
+            show(listener.push(samples))
         show(listener.finish())
 
 

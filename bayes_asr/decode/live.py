@@ -103,13 +103,19 @@ class LiveRecogniser:
         return Hearing(self._seconds(0), words[: path.fixed], words[path.fixed :])
 
     def finish(self) -> Heard:
-        """End the utterance; the next one may begin."""
-        self._advance(self._stream.finish().numpy())
+        """End the utterance; the next one may begin, also where InputError says that nothing can be
+        heard in this one.
+        """
         begin, end = self._seconds(0), self._seconds(self._frames)
-        words = self._read() if self._frames else []
-        shifted = [replace(w, start=begin + w.start, end=begin + w.end) for w in words]
-        self._passed += self._frames
-        self._begin()
+        try:
+            self._advance(self._stream.finish().numpy())
+            words = self._read() if self._frames else []
+        finally:
+            self._passed += self._frames
+            self._begin()
+        shifted = [
+            replace(w, start=round(begin + w.start, 3), end=round(begin + w.end, 3)) for w in words
+        ]
         return Heard(begin, end, shifted)
 
     def _begin(self) -> None:

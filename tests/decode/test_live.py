@@ -130,3 +130,21 @@ def test_what_needs_the_whole_sound_is_refused(
     ):
         assert main(["transcribe", str(forward_run), *arguments]) == 1
         assert message in capsys.readouterr().err
+
+
+def test_the_next_utterance_begins_where_one_fails(
+    forward_run: Path, samples: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise InputError("costs are too large")
+
+    live, half = open_live(forward_run), len(samples) // 2
+    with monkeypatch.context() as patch:
+        patch.setattr("bayes_asr.decode.live.read_lattice", fail)
+        with pytest.raises(InputError, match="too large"):
+            live.push(samples[:half])
+    heard = live.push(samples[half:])
+    assert isinstance(heard, Heard)
+    assert [word.word for word in heard.words] == ["six", "one", "two", "one"]
+    for time in (heard.begin, *(word.start for word in heard.words)):
+        assert time == round(time, 3)

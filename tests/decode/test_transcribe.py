@@ -20,7 +20,7 @@ from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.data.targets.marks import find_frames, spread_states, write_alignments
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_text
+from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.train.runs import checkpoint
 from tests.data.sound.test_audio import riff, sphere, written
 from tests.support.places import CONF
@@ -263,6 +263,27 @@ def test_words_are_found_in_lattices(run: Path, capsys: pytest.CaptureFixture[st
     assert index.stat().st_mtime_ns != made
     assert main(["find", str(run), "onne"]) == 1
     assert "lacks 'onne', so no lattice has it; did you mean one?" in capsys.readouterr().err
+
+
+def test_words_are_found_by_the_numbers_of_the_graph_that_wrote_them(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, again, graph = run.parent, shutil.copytree(run, tmp_path / "run"), tmp_path / "graph"
+    lexicon, text, hotwords = root / "dict/lexicon.txt", tmp_path / "text", tmp_path / "hotwords"
+    text.write_text("u one two\nv six\n")
+    hotwords.write_text("aaa /" + lexicon.read_text().splitlines()[-1].split(None, 1)[1] + "/\n")
+    sources = ("--lexicon", lexicon, "--text", text, "--model", root / "exp/ali/final.mdl")
+    command("graph", *sources, "--hotwords", hotwords, "--out", graph)
+    command("decode", again, "--on", "dev", "--graph", graph)
+    numbers = [read_symbols(folder / "words.txt")["one"] for folder in (graph, root / "exp/graph")]
+    assert numbers[0] != numbers[1]
+    capsys.readouterr()
+    command("find", again, "one", "aaa", "--on", "dev", "--lmwt", "2", "--json")
+    phrases = {sighting["phrase"] for sighting in json.loads(capsys.readouterr().out)}
+    assert "one" in phrases
+    (graph / "HCLG.fst").unlink()
+    assert main(["find", str(again), "one", "--on", "dev", "--lmwt", "2"]) == 1
+    assert f"{graph}: gone or changed, but the lattices of" in capsys.readouterr().err
 
 
 def test_weight_of_another_graph_is_not_used_unsaid(

@@ -1,5 +1,6 @@
 """Sound that arrives: samples through a pipe, and features of what is there so far."""
 
+import signal
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -36,6 +37,31 @@ def read_arriving(file: BinaryIO, rate: int, seconds: float) -> Iterator[np.ndar
         if not part:
             return
         pending = pending[whole:] + part
+
+
+def iter_until_interrupt(pieces: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield pieces until Ctrl-C, which ends the wait for one, but not what is done with it."""
+    is_waiting = is_over = False
+
+    def end(number: int, frame: object) -> None:
+        nonlocal is_over
+        is_over = True
+        if is_waiting:
+            raise KeyboardInterrupt
+
+    handler = signal.signal(signal.SIGINT, end)
+    try:
+        while not is_over:
+            is_waiting = True
+            piece = next(pieces, None)
+            is_waiting = False
+            if piece is None:
+                return
+            yield piece
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _check_header(file: BinaryIO, rate: int) -> None:

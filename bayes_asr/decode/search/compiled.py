@@ -3,6 +3,7 @@
 import ctypes as c
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,12 @@ from bayes_asr.base.shared_library import (
 )
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.search import strings
-from bayes_asr.decode.search.search_graph import BestPath, DecodingGraph, GrammarArcs
+from bayes_asr.decode.search.search_graph import (
+    BestPath,
+    DecodingGraph,
+    GrammarArcs,
+    HotwordArcs,
+)
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 
 
@@ -210,6 +216,11 @@ def grammar_view(grammar: GrammarArcs) -> GrammarView:
     return view_of(GrammarView, grammar, start=grammar.start, everything=grammar.everything)
 
 
+def hotwords_view(arcs: HotwordArcs) -> HotwordsView:
+    """Return the pointers to the columns of hotwords."""
+    return view_of(HotwordsView, arcs, num_classes=arcs.nextstate.shape[1])
+
+
 def number_labels(network: DecodingGraph, num_labels: int) -> dict[str, np.ndarray]:
     """Number the output labels of a graph anew, so that few spans of numbers can follow a state.
 
@@ -237,30 +248,34 @@ class CompiledSession:
     """A `SearchSession` in C++."""
 
     def __init__(self, network: DecodingGraph, options: SearchOptions) -> None:
-        self._network = network  # whose columns the library reads until the end
-        self._graph, grammar, hotwords = graph_view(network), None, None
-        if network.grammar is not None:
-            grammar = c.byref(grammar_view(network.grammar))
-        if (arcs := network.hotwords) is not None:
-            hotwords = c.byref(view_of(HotwordsView, arcs, num_classes=arcs.nextstate.shape[1]))
+        # The views hold the columns, or copies of them, which the library reads until the end.
+        self._graph = graph_view(network)
+        self._grammar = None if network.grammar is None else grammar_view(network.grammar)
+        self._hotwords = None if network.hotwords is None else hotwords_view(network.hotwords)
         values = {name: getattr(options, name) for name, *_ in OptionsView._fields_}
-        views = (c.byref(self._graph), grammar, hotwords, c.byref(OptionsView(**values)))
-        pointer = LIBRARY.call("open", *views)
+        views = (self._graph, self._grammar, self._hotwords, OptionsView(**values))
+        pointer = LIBRARY.call("open", *(None if view is None else c.byref(view) for view in views))
         if not pointer:
             raise MemoryError(NO_MEMORY)
         self._pointer = pointer
         self._end = weakref.finalize(self, LIBRARY.call, "close", pointer)
 
+    def _call(self, function: str, *arguments: Any) -> Any:
+        """The result of a function of the session; ValueError behind `finish`."""
+        if not self._end.alive:
+            raise ValueError("the utterance is over; open a session for the next one")
+        return LIBRARY.call(function, self._pointer, *arguments)
+
     def advance(self, loglikes: np.ndarray) -> None:
         """Search further scaled log-likelihoods [T, num_pdfs]."""
         frames = np.ascontiguousarray(loglikes, np.float32)
-        if LIBRARY.call("advance", self._pointer, frames.ctypes.data, *frames.shape) < 0:
+        if self._call("advance", frames.ctypes.data, *frames.shape) < 0:
             raise MemoryError(NO_MEMORY)
 
     def trace(self) -> BestPath:
         """The best path so far."""
         view = PathView()
-        if LIBRARY.call("trace", self._pointer, c.byref(self._graph), c.byref(view)) < 0:
+        if self._call("trace", c.byref(self._graph), c.byref(view)) < 0:
             raise MemoryError(NO_MEMORY)
         counts = dict.fromkeys(("word", "frame"), view.num_words) | {"tid": view.num_frames}
         return BestPath(**copy_array(view, counts), fixed=view.fixed)
@@ -268,7 +283,7 @@ class CompiledSession:
     def finish(self) -> tuple[Lattice | None, bool]:
         """End the utterance: its lattice, and whether a final state was reached."""
         reached, view = c.c_int32(), LatticeView()
-        pointer = LIBRARY.call("finish", self._pointer, c.byref(reached), c.byref(view))
+        pointer = self._call("finish", c.byref(reached), c.byref(view))
         self._end()
         if reached.value < 0:
             raise MemoryError(NO_MEMORY)

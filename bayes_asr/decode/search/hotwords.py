@@ -22,7 +22,7 @@ from bayes_asr.kaldi_io.binary import iter_lines
 WEIGHT = 3.0
 MOST = 100.0  # of a weight, in natural logarithms: more would only lose digits of other costs
 MOST_STATES = 10_000
-PRONUNCIATION = re.compile(r"/(?P<phones>.*)/")
+PRONUNCIATION = re.compile(r"(?<!\S)/(?P<phones>.*)/(?!\S)")  # slashes in a word are of the word
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ def _parse(path: Path, number: int, fields: Sequence[str]) -> Hotword:
     line = " ".join(fields)
     match = PRONUNCIATION.search(line)
     phones = tuple(match["phones"].split()) if match else ()
+    if match and (not phones or line[match.end() :]):
+        raise InputError(
+            f"{place}: write it as WORD :WEIGHT /PHONES/, and nothing behind the phones"
+        )
     *words, last = (line[: match.start()] if match else line).split() or [""]
     weight = WEIGHT
     if last.startswith(":") and len(last) > 1:

@@ -1,6 +1,8 @@
 """Sound in pieces: samples are those that were sent, features those of the whole."""
 
 import io
+import signal
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.sound.arriving import ArrivingFeatures, read_arriving
+from bayes_asr.data.sound.arriving import ArrivingFeatures, iter_until_interrupt, read_arriving
 from bayes_asr.data.sound.spectrum import Analysis
 from tests.data.sound.test_audio import riff
 
@@ -64,3 +66,22 @@ def test_features_in_pieces_are_those_of_the_whole(kind: str, sizes: list[int], 
 def test_features_of_the_whole_are_refused(kind: str) -> None:
     with pytest.raises(InputError, match="known when all of a sound is there"):
         ArrivingFeatures(Analysis(kind))  # type: ignore[arg-type]
+
+
+def test_an_interrupt_lets_the_last_piece_be_done() -> None:
+    done = []
+    for piece in iter_until_interrupt(iter(np.arange(6).reshape(3, 2))):
+        signal.raise_signal(signal.SIGINT)
+        done.append(piece.tolist())
+    assert done == [[0, 1]]
+
+
+def test_an_interrupt_ends_the_wait_for_a_piece() -> None:
+    def wait() -> Iterator[np.ndarray]:
+        yield np.zeros(1)
+        signal.raise_signal(signal.SIGINT)
+        yield np.ones(1)
+
+    handler = signal.getsignal(signal.SIGINT)
+    assert [piece.tolist() for piece in iter_until_interrupt(wait())] == [[0]]
+    assert signal.getsignal(signal.SIGINT) is handler

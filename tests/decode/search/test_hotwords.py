@@ -20,7 +20,7 @@ from bayes_asr.decode.search.hotwords import (
 )
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, HotwordArcs
 from tests.decode.search.test_search import random_loglikes
-from tests.support.decode_cases import random_network
+from tests.support.decode_cases import assert_same_arrays, random_network
 
 WORDS = st.integers(1, 3)
 PHRASES = st.dictionaries(
@@ -124,14 +124,38 @@ def test_search_gives_what_the_composed_graph_gives(
     assert our_cost == pytest.approx(their_cost, abs=1e-3)
 
 
+@pytest.mark.skipif(not compiled.LIBRARY.usable, reason="the C++ decoder is not built")
+def test_columns_in_another_order_are_the_same_hotwords() -> None:
+    network, loglikes = random_network(0), random_loglikes(0, 20)
+    options = SearchOptions(1.0, 1e6, UNLIMITED, 0, lattice_beam=3.0, allow_partial=True)
+    hotwords = build_automaton({(1, 2): 3.0, (2,): 1.0}, 100)
+    reordered = replace(
+        hotwords,
+        nextstate=np.asfortranarray(hotwords.nextstate),
+        weight=np.asfortranarray(hotwords.weight, np.float64),
+    )
+    lattices = []
+    for automaton in (hotwords, reordered):
+        session = ENGINES["native"].open(replace(network, hotwords=automaton), options)
+        # What takes the place of columns that were given back.
+        held = [np.full(automaton.weight.shape, 7, np.int32) for _ in range(50)]
+        session.advance(loglikes)
+        lattice, _ = session.finish()
+        assert lattice is not None
+        assert len(held) == 50
+        lattices.append(lattice)
+    assert_same_arrays(*lattices)
+
+
 def test_lines_are_phrases_weights_and_phones(tmp_path: Path) -> None:
     path = tmp_path / "hotwords"
-    path.write_text("new york :2.5\nzoe /z ow iy/\nxu :-1 /x u/\n\nplain\n")
+    path.write_text("new york :2.5\nzoe /z ow iy/\nxu :-1 /x u/\n\nplain\n24/7/365\n")
     assert read_hotwords(path) == [
         Hotword(("new", "york"), 2.5),
         Hotword(("zoe",), phones=("z", "ow", "iy")),
         Hotword(("xu",), -1.0, ("x", "u")),
         Hotword(("plain",)),
+        Hotword(("24/7/365",)),
     ]
 
 
@@ -143,6 +167,8 @@ def test_lines_are_phrases_weights_and_phones(tmp_path: Path) -> None:
         ("a :x", "line 1: ':x' is no weight"),
         ("a :1e9", "line 1: weight 1e+09; take -100 to 100"),
         ("a b /x/", "line 1: gives phones to 2 words"),
+        ("a /x/ :2", "line 1: write it as WORD :WEIGHT /PHONES/, and nothing behind the phones"),
+        ("a / /", "line 1: write it as WORD :WEIGHT /PHONES/"),
     ],
 )
 def test_other_lines_are_named(text: str, message: str, tmp_path: Path) -> None:

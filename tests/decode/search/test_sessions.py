@@ -1,6 +1,7 @@
 """Searches of utterances in pieces: they end as the whole does, and what is settled stays."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -104,3 +105,13 @@ def test_a_session_that_is_dropped_gives_its_memory_back() -> None:
     network, options = random_network(0), SearchOptions(1.0)
     for _ in range(3):
         ENGINES["native"].open(network, options).advance(random_loglikes(0, 5))
+
+
+@pytest.mark.skipif(not compiled.LIBRARY.usable, reason="the C++ decoder is not built")
+def test_a_session_that_is_over_is_refused() -> None:
+    session = ENGINES["native"].open(random_network(0), SearchOptions(1.0))
+    session.advance(random_loglikes(0, 5))
+    session.finish()
+    for call in (session.trace, session.finish, partial(session.advance, random_loglikes(0, 5))):
+        with pytest.raises(ValueError, match="the utterance is over"):
+            call()
