@@ -4,8 +4,9 @@ Tiers are `words` and `phones`, as those of the Montreal Forced Aligner; where a
 several speakers, each has a pair of tiers, `SPEAKER - words` and `SPEAKER - phones`.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -86,6 +87,27 @@ class TextGrids:
     def _place(self, timed: TimedLabel, begin: float) -> tuple[float, float, str]:
         return self._seconds(timed.start, begin), self._seconds(timed.end, begin), timed.label
 
+    def _separate(
+        self, recording: str, utterances: Sequence[PlacedUtterance]
+    ) -> Iterator[dict[str, list[tuple[float, float, str]]]]:
+        """Yield the labels of each utterance by tier; intervals of one tier cannot overlap.
+
+        A last frame that reaches into the next utterance ends there; InputError for more.
+        """
+        for earlier, later in pairwise(utterances):
+            if round(earlier.end - later.begin, 6) >= self.frame_shift:
+                raise InputError(
+                    f"{recording}: {later.utt} begins at {later.begin:.2f} s, before {earlier.utt}"
+                    f" of the same speaker ends, at {earlier.end:.2f} s: a tier holds one of them;"
+                    " give them different speakers in utt2spk, or leave --textgrid"
+                )
+        limits = [*(later.begin for later in utterances[1:]), math.inf]
+        for utterance, limit in zip(utterances, limits, strict=True):
+            yield {
+                tier: [(begin, min(end, limit), label) for begin, end, label in labels]
+                for tier, labels in utterance.tiers.items()
+            }
+
     def _write(self, recording: str, utterances: Sequence[PlacedUtterance]) -> None:
         """Write the TextGrid of a recording, its utterances in the order of their begins."""
         end = max([self.seconds.get(recording, 0.0), *(utterance.end for utterance in utterances)])
@@ -94,22 +116,11 @@ class TextGrids:
         for utterance in utterances:
             by_speaker[utterance.speaker].append(utterance)
         for speaker, members in by_speaker.items():
-            _refuse_overlap(recording, members)
+            separate = [*self._separate(recording, members)]
             for tier in TIERS:
                 name = tier if len(by_speaker) == 1 else f"{speaker} - {tier}"
-                labels = [label for member in members for label in member.tiers[tier]]
+                labels = [label for tiers in separate for label in tiers[tier]]
                 grid.addTier(self.library.IntervalTier(name, labels, 0.0, end))
         path = self.out / f"{recording.replace('/', '_')}.TextGrid"
         with replacing(path) as temporary:
             grid.save(str(temporary), format="long_textgrid", includeBlankSpaces=True)
-
-
-def _refuse_overlap(recording: str, utterances: Sequence[PlacedUtterance]) -> None:
-    """Intervals of one tier cannot overlap."""
-    for earlier, later in pairwise(utterances):
-        if later.begin < earlier.end:
-            raise InputError(
-                f"{recording}: {later.utt} begins at {later.begin:.2f} s, before {earlier.utt} of"
-                f" the same speaker ends, at {earlier.end:.2f} s: a tier holds one of them; give"
-                " them different speakers in utt2spk, or leave --textgrid"
-            )

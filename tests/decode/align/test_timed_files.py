@@ -140,6 +140,16 @@ def test_utterances_that_overlap_are_named(tmp_path: Path) -> None:
         grids.finish()
 
 
+def test_a_frame_that_reaches_into_the_next_utterance_ends_there(tmp_path: Path) -> None:
+    places = {"a": Place("rec", "1", 0.0), "b": Place("rec", "1", 0.096)}
+    grids = TextGrids(tmp_path, 0.01, dict.fromkeys("ab", "ann"), places)
+    for utt in places:
+        grids.add(utt, make(utt))
+    grids.finish()
+    tiers = by_praatio(tmp_path / "rec.TextGrid")
+    assert tiers["words"] == [(0.0, 0.096, "a"), (0.096, 0.196, "b")]
+
+
 def test_nothing_appears_where_the_alignment_fails(tmp_path: Path) -> None:
     def results():
         yield "a", make("x")
