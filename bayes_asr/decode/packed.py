@@ -30,7 +30,9 @@ from bayes_asr.train.runs.trained_network import read_network
 
 PLAIN = (0, stat.S_IFREG)  # kinds of members: of no system, or a file of Unix
 DATE = (1980, 1, 1, 0, 0, 0)  # of all members, so that equal runs are equal files
-UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+INSIDE_FILES = (FileExistsError, NotADirectoryError)  # members below another one
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, *INSIDE_FILES)
 MOST_MEMBERS = 10_000
 # bytes that an archive of any size may become, and for each of its bytes: of graphs it becomes 4
 ALWAYS_UNPACKED, MOST_PER_BYTE = 1 << 26, 20
@@ -144,8 +146,9 @@ def _extract(archive: zipfile.ZipFile, path: Path, directory: Path) -> None:
         )
     for entry in entries:
         name, parts = entry.filename, PurePosixPath(entry.filename).parts
-        kind = stat.S_IFMT(entry.external_attr >> 16)
-        if not parts or {"..", "/"} & {*parts} or "\\" in name or kind not in PLAIN:
+        is_plain = stat.S_IFMT(entry.external_attr >> 16) in PLAIN
+        is_readable = is_plain and entry.compress_type in METHODS
+        if not parts or {"..", "/"} & {*parts} or "\\" in name or not is_readable:
             raise InputError(f"{path}: {name!r} is no file of a packed run; pack it anew")
         target = directory.joinpath(*parts)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -43,6 +43,17 @@ def twice(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"two", b"one"))
 
 
+def by_lzma(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("best.pt", "content")
+
+
+def below_a_file(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("graph", "content")
+        archive.writestr("graph/HCLG.fst", "content")
+
+
 def large(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("best.pt", bytes(1 << 20))
@@ -59,6 +70,8 @@ def large(path: Path) -> None:
         (with_name("pipe", 0o010644), "'pipe' is no file of a packed run"),
         (damage, "no file of bayes-asr export --archive: Bad CRC-32"),
         (small_size, "no file of bayes-asr export --archive: Bad CRC-32"),
+        (by_lzma, "'best.pt' is no file of a packed run"),
+        (below_a_file, "no file of bayes-asr export --archive: .* File exists"),
         (twice, "2 members of 2 bytes, 1 names; a packed run has at most"),
         (large, r"1 members of 1048576 bytes, .* a packed run has at most 10000 of \d+ bytes"),
     ],
