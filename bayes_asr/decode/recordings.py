@@ -82,8 +82,10 @@ class RecordingFrontEnd:
     def estimate(self, who: str, recordings: Sequence[Recording]) -> Speaker:
         """The speaker of recordings, as far as the run adapts to him or normalises by him.
 
-        who: in messages.
+        who: in messages. Nobody is adapted to where no speech was found.
         """
+        if not recordings:
+            return Speaker({}, {})
         adapted = {}
         for name, adapter in self.adapters.items():
             # Numbers tell recordings apart, as a file may be given twice.
