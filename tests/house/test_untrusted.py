@@ -33,6 +33,7 @@ OWN = {  # of the package, or written by what it has just started
     "config/explain.py": "configurations of the package",
     "config/schema.py": "a file that it replaces",
     "data/sound/audio.py": "standard input",
+    "data/sound/containers.py": "bytes that were read",
     "decode/search/kaldi.py": "logs of programs that it started",
     "evaluate/decoded/run.py": "a CTM that it has just written",
     "evaluate/score/hubscr.py": "tables that it has just had written",

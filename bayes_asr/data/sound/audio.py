@@ -101,6 +101,11 @@ def read_head(source: ByteReader) -> bytes:
     return head
 
 
+def open_standard_input() -> BinaryIO:
+    """Open standard input, which stays open when what is returned is closed."""
+    return open(0, "rb", closefd=False)
+
+
 def take_channel(
     samples: np.ndarray, channel: Channel | None, name: str, announce: Announce = warn
 ) -> np.ndarray:
@@ -166,7 +171,7 @@ def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
 def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:
     try:
         if name == STDIN:  # may be read once more, and be empty then
-            return ByteReader(cast(BinaryIO, open(0, "rb", closefd=False)), "standard input", None)
+            return ByteReader(open_standard_input(), "standard input", None)
         if is_pipe(name):
             refuse_pipe(name, "the sound", open_pipe)
             return ByteReader(cast(OpenPipe, open_pipe)(name.strip().strip("|")), name, None)

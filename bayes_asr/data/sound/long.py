@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError, reason
+from bayes_asr.base.files import open_to_read
 from bayes_asr.data.sound.audio import (
     STDIN,
     UNTOLD,
@@ -21,6 +21,7 @@ from bayes_asr.data.sound.audio import (
     Decoding,
     be_silent,
     open_decoding,
+    open_standard_input,
     read_head,
     take_channel,
 )
@@ -136,6 +137,6 @@ class LongSound:
 
 def _open(name: str) -> BinaryIO:
     try:
-        return open(0, "rb", closefd=False) if name == STDIN else Path(name).open("rb")
+        return open_standard_input() if name == STDIN else open_to_read(name)
     except OSError as error:
         raise InputError(f"{name}: cannot be opened: {reason(error)}") from None

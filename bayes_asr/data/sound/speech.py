@@ -45,8 +45,11 @@ def find_segments(
     least, padding = options.shortest / step, options.padding
     held: Span | None = None  # a segment whose end is padded when the next begin is known
     reach = 0.0  # the end of the one before, padded
+    cut = -1  # the end of the run before
     for begin, end in _join(_find_speech(probabilities, step, options), step, options):
-        if end - begin < least:
+        # What is left of a run that was cut is speech, however short.
+        is_rest, cut = begin == cut, end
+        if end - begin < least and not is_rest:
             continue
         if held:
             # Between two segments each has at most half of the gap.
@@ -105,7 +108,9 @@ def _find_speech(
 def _find_cut(run: np.ndarray, step: float) -> int:
     """The frame of a run [n] around which speech is least probable, in its second half."""
     width = max(1, round(SMOOTHING / step))
-    smooth = np.convolve(run, np.ones(width), "same")
+    # A sum over `width` frames around each, in one order on every processor.
+    padded = np.pad(run, (width // 2, width - 1 - width // 2))
+    smooth = np.sum([padded[shift : shift + len(run)] for shift in range(width)], axis=0)
     half = len(run) // 2
     return half + int(smooth[half : len(run) - width // 2].argmin())
 

@@ -46,8 +46,9 @@ def test_segments_are_apart_and_hold_the_speech(parts: list[tuple[float, int]]) 
         inside[max(0, round(begin / STEP)) : round(end / STEP)] = True
     # What is surely speech is outside only where the whole run is too short for a segment.
     for run in np.split(np.arange(len(frames)), np.flatnonzero(np.diff(frames >= 0.35)) + 1):
-        if len(run) * STEP >= options.shortest and (frames[run] >= 0.5).any():
-            assert inside[run[frames[run] >= 0.5]].all()
+        surely = run[frames[run] >= 0.5]
+        if len(surely) and (run[-1] + 1 - surely[0]) * STEP >= options.shortest:
+            assert inside[surely].all()
 
 
 def test_pauses_divide_and_padding_stays_inside_them() -> None:
@@ -76,3 +77,11 @@ def test_silero_hears_no_speech_in_noise_whatever_the_blocks() -> None:
     probabilities = np.concatenate([*detect_speech(sound, load_detector())])
     assert len(probabilities) == len(noise) // WINDOW
     assert not [*find_segments([probabilities], WINDOW / RATE)]
+
+
+def test_the_rest_of_a_run_that_is_cut_is_not_lost() -> None:
+    """The least probable frame is the last but one of those that a segment may have."""
+    frames = np.full(401, 0.9)
+    frames[398] = 0.5
+    spans = segments(frames, SegmentOptions(longest=4.0))
+    assert spans[-1][1] == pytest.approx(401 * STEP + SegmentOptions().padding)
