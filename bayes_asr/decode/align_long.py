@@ -33,14 +33,14 @@ from bayes_asr.decode.search.embedded import decode_utterance
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 from bayes_asr.decode.search.search_graph import DecodingGraph
-from bayes_asr.decode.speakers import Segment
+from bayes_asr.decode.speakers import RecordedSegment
 
 ORDER = 4  # of the language model of the text, as Kaldi's make_biased_lms.py has it
 BREAK = 0.5  # seconds between two words in which something else may be said
 UNSAID = 0.1  # confidence below which words are none that one hears
 LEAST_EXTRA = 1.0  # seconds of speech without text that are named
 
-ReadSegments = Callable[[], Iterator[Segment]]
+ReadSegments = Callable[[], Iterator[RecordedSegment]]
 TimeWords = Callable[[str, Sequence[str], np.ndarray], TimedAlignment]
 """(name, words, log-likelihoods [T, P]) -> the alignment of them all, with times."""
 
@@ -138,7 +138,7 @@ class LongAligner:
         return FRAME_SHIFT * self.network.model.output_stride
 
     def _recognise(
-        self, lines: Sequence[Sequence[str]], segments: Iterator[Segment]
+        self, lines: Sequence[Sequence[str]], segments: Iterator[RecordedSegment]
     ) -> list[tuple[int, str]]:
         """The words of all segments, each with the number of its segment."""
         graph, spelled = self._build_graph(lines)
@@ -166,7 +166,7 @@ class LongAligner:
         return graph, {number: word for word, number in built.words.items()}
 
     def _align_group(
-        self, segments: Sequence[Segment], candidates: Sequence[int], text: Sequence[str]
+        self, segments: Sequence[RecordedSegment], candidates: Sequence[int], text: Sequence[str]
     ) -> tuple[dict[int, TimedLabel], list[TimedLabel]]:
         """The words among the candidates that are said in segments, and their phones."""
         if not candidates:

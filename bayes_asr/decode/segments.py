@@ -21,7 +21,7 @@ from bayes_asr.data.sound.speech import RATE, WINDOW, detect_speech, find_segmen
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
-from bayes_asr.decode.speakers import Recording, Segment, Speaker
+from bayes_asr.decode.speakers import RecordedSegment, Recording, Speaker
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 Segmenter = Literal["vad", "network", "none"]
@@ -128,10 +128,10 @@ class SegmentedFile:
             return self._find(self._hear_speech(speaker, self.silence), self.silence.step)
         return self._detected
 
-    def read(self, spans: Sequence[Span], speaker: Speaker) -> Iterator[Segment]:
+    def read(self, spans: Sequence[Span], speaker: Speaker) -> Iterator[RecordedSegment]:
         """Yield what is recorded in spans, in the order of their begins, adapted to the speaker."""
         entire = self.segmenter == "none"
-        segments = [Segment(spans[0], self._entire)] if entire else self._cut(spans)
+        segments = [RecordedSegment(spans[0], self._entire)] if entire else self._cut(spans)
         for segment in segments:
             yield replace(segment, recording=speaker.apply(segment.recording))
 
@@ -149,12 +149,12 @@ class SegmentedFile:
         LOGGER.info("%s: %d segments by %s", self.sound.name, len(spans), self.segmenter)
         return spans
 
-    def _cut(self, spans: Sequence[Span]) -> Iterator[Segment]:
+    def _cut(self, spans: Sequence[Span]) -> Iterator[RecordedSegment]:
         """Yield what is recorded in spans, adapted to nobody."""
         announce = warn
         for span, samples in zip(spans, self.sound.cut(spans), strict=True):
             name = f"{self.sound.name}, {span[0]:.2f} to {span[1]:.2f} s"
-            yield Segment(span, self.compute(name, samples, self.sound.rate, announce))
+            yield RecordedSegment(span, self.compute(name, samples, self.sound.rate, announce))
             announce = be_silent  # resampling is the same of all
 
     def _stretches(self, context: float) -> list[Span]:

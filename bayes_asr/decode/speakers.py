@@ -33,7 +33,7 @@ class Speaker:
 
 
 @dataclass(frozen=True)
-class Segment:
+class RecordedSegment:
     """A span of a file in seconds, and what is recorded there."""
 
     span: tuple[float, float]

@@ -8,7 +8,7 @@ MOST_AT_EDGE = 40  # words before or behind an anchor that are looked for beside
 
 
 @dataclass
-class Group:
+class SegmentGroup:
     """Segments [first, last) that are aligned together, and the anchored words in them.
 
     anchors: indices into the text, in the order of the sound.
@@ -19,28 +19,30 @@ class Group:
     anchors: list[int] = field(default_factory=list)
 
 
-def group_segments(anchors: Sequence[Sequence[int]], lengths: Sequence[float]) -> Iterator[Group]:
+def group_segments(
+    anchors: Sequence[Sequence[int]], lengths: Sequence[float]
+) -> Iterator[SegmentGroup]:
     """Yield groups of segments, in order, which end where the text goes on without a gap.
 
     anchors: the anchored words in each segment; lengths: of the segments, in seconds.
     """
     following = _find_following(anchors)
-    group = Group(0, 0)
+    group = SegmentGroup(0, 0)
     for number, anchored in enumerate(anchors):
         if group.last > group.first and _length(lengths, group, number) > LONGEST_GROUP:
             yield group
-            group = Group(number, number)
+            group = SegmentGroup(number, number)
         group.last = number + 1
         group.anchors += anchored
         # The next anchor of the text is the next one of the sound.
         if group.anchors and following[number] == group.anchors[-1] + 1:
             yield group
-            group = Group(number + 1, number + 1)
+            group = SegmentGroup(number + 1, number + 1)
     if group.last > group.first:
         yield group
 
 
-def list_candidates(group: Group, taken: Mapping[int, object], count: int) -> list[int]:
+def list_candidates(group: SegmentGroup, taken: Mapping[int, object], count: int) -> list[int]:
     """The words that may be in a group, in the order in which they would be said.
 
     taken: words that are anchored or aligned elsewhere; count: words of the text.
@@ -79,5 +81,5 @@ def _find_following(anchors: Sequence[Sequence[int]]) -> list[int | None]:
     return following[::-1]
 
 
-def _length(lengths: Sequence[float], group: Group, last: int) -> float:
+def _length(lengths: Sequence[float], group: SegmentGroup, last: int) -> float:
     return sum(lengths[group.first : last + 1])

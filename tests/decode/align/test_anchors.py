@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.decode.align.anchors import find_passages
-from bayes_asr.decode.align.placement import MOST_AT_EDGE, Group, group_segments, list_candidates
+from bayes_asr.decode.align.placement import (
+    MOST_AT_EDGE,
+    SegmentGroup,
+    group_segments,
+    list_candidates,
+)
 
 WORDS = st.lists(st.sampled_from("abcdef"), max_size=30)
 
@@ -48,7 +53,7 @@ def test_moved_and_missing_passages_are_found(order: list[int], is_said: list[bo
 def test_groups_end_where_the_text_goes_on() -> None:
     anchors = [[0, 1], [2], [], [5], [9, 10]]
     groups = [*group_segments(anchors, [5.0] * 5)]
-    assert groups == [Group(0, 1, [0, 1]), Group(1, 5, [2, 5, 9, 10])]
+    assert groups == [SegmentGroup(0, 1, [0, 1]), SegmentGroup(1, 5, [2, 5, 9, 10])]
     taken = {i: None for found in anchors for i in found}
     own = {i: None for i in taken if i not in groups[1].anchors}
     assert list_candidates(groups[1], own, 12) == [*range(2, 12)]
@@ -56,7 +61,7 @@ def test_groups_end_where_the_text_goes_on() -> None:
 
 
 def test_what_a_moved_passage_may_lose_is_looked_for_at_both_edges() -> None:
-    group = Group(0, 1, [20, 21, 4, 5])
+    group = SegmentGroup(0, 1, [20, 21, 4, 5])
     taken = dict.fromkeys([18, 25, 2, 8])
     assert list_candidates(group, taken, 40) == [19, 20, 21, 22, 23, 24, 3, 4, 5, 6, 7]
-    assert len(list_candidates(Group(0, 1, [500]), {}, 1000)) == 2 * MOST_AT_EDGE + 1
+    assert len(list_candidates(SegmentGroup(0, 1, [500]), {}, 1000)) == 2 * MOST_AT_EDGE + 1
