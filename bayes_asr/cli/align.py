@@ -155,7 +155,8 @@ def _align_set(args: argparse.Namespace) -> None:
 
 
 def _align_file(args: argparse.Namespace) -> None:
-    useless = [name for name in ("nj", *OF_SETS, "max_skipped") if vars(args)[name]]
+    useless = [name for name in ("nj", *OF_SETS, "allow_pipes") if vars(args)[name]]
+    useless += ["max_skipped"] * (args.max_skipped is not None)
     if useless:
         raise InputError(f"--{useless[0].replace('_', '-')}: of no use with FILE, which is one")
     lines = read_lines(args.text)

@@ -72,6 +72,8 @@ def test_a_text_of_another_file_is_doubted(
         ),
         ("", [], "talk.txt: has no words to align"),
         ("six", ["--nj=2"], "--nj: of no use with FILE"),
+        ("six", ["--max-skipped=0"], "--max-skipped: of no use with FILE"),
+        ("six", ["--allow-pipes"], "--allow-pipes: of no use with FILE"),
         ("six", ["--on=dev"], "give the utterances: --on SET or --data DIR, or FILE"),
     ],
 )
