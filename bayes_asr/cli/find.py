@@ -104,12 +104,16 @@ def locate_words(decode_dir: Path, config: Config) -> Path:
     """The words.txt that numbers the words of a set's lattices: of the graph that its record
     names, or where that has moved of the run's own; InputError where neither is that graph.
     """
-    own, record = locate(config.data.graph, config.data, "decoding graph"), read_record(decode_dir)
+    configured = locate(config.data.graph, config.data, "decoding graph")
+    record = read_record(decode_dir)
     if record is None:
-        return own / "words.txt"
-    recorded, options = Path(record.get("graph", own)), SearchOptions.from_config(config.decode)
+        return configured / "words.txt"
+    recorded, options = (
+        Path(record.get("graph", configured)),
+        SearchOptions.from_config(config.decode),
+    )
     lm = Path(record[LM]) if LM in record else None
-    for graph in (recorded, own):
+    for graph in (recorded, configured):
         with suppress(InputError, OSError):
             if has_same_graph(record, describe_search(graph, options, lm)):
                 return graph / "words.txt"
