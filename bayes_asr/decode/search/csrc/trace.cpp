@@ -1,4 +1,4 @@
-// The best path so far, and how far it is settled; the twin of trace.py.
+// The best path so far, and how far it is settled; the twin of search.py: trace.
 //
 // Whatever comes later, the final path passes a token of the last frame, and reaches it by the
 // cheapest way there.  So the words that these ways have in common, from the first one on, stay.
