@@ -166,8 +166,8 @@ def _show_words(news: Hearing | Heard) -> None:
     if isinstance(news, Heard):
         words = " ".join(word.word for word in news.words)
         line = printable(f"{news.begin:9.2f} {news.end:7.2f}  {words}")
-        if news.words:
-            print(f"\r\033[K{line}" if sys.stdout.isatty() else line, flush=True)
+        start = "\r\033[K" if sys.stdout.isatty() else ""
+        print(start + line if news.words else start, end="\n" if news.words else "", flush=True)
     elif sys.stdout.isatty():
         line = printable(" ".join([*news.settled, *(f"[{word}]" for word in news.open)]))
         # The end of a long line is what is new.

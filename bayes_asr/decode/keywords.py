@@ -102,8 +102,9 @@ def merge_overlaps(
 ) -> Iterator[tuple[int, int, float]]:
     """Yield places [N] of one phrase with those that overlap them added up, likeliest first.
 
-    Those that are added up share a frame, so no path has two of them, and the sum is the posterior
-    that the phrase is being said in that frame. The times are those of the likeliest of them.
+    Those that are added up share a frame: no path has two of them, unless the phrase overlaps
+    itself, and the sum is the posterior that it is being said in that frame. The times are those
+    of the likeliest of them.
     """
     stop = np.maximum(end, begin + 1)  # a word without a frame has one here
     while len(begin):

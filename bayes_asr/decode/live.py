@@ -27,6 +27,7 @@ from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 PAUSE = 0.6  # seconds of silence behind words that end an utterance
+QUIET = 10.0  # seconds without a word after which an utterance begins anew
 LONGEST = 30.0  # seconds of an utterance: a speaker who makes no pause is interrupted there
 
 
@@ -96,9 +97,8 @@ class LiveRecogniser:
         self._advance(self._stream(features).numpy())
         path = self._session.trace()
         words = [self._recogniser.words[word] for word in path.word.tolist()]
-        if (words and self._count_silence(path.tid) >= self._pause / FRAME_SHIFT) or (
-            self._frames >= LONGEST / FRAME_SHIFT
-        ):
+        silence = FRAME_SHIFT * self._count_silence(path.tid)
+        if silence >= (self._pause if words else QUIET) or self._frames >= LONGEST / FRAME_SHIFT:
             return self.finish()
         return Hearing(self._seconds(0), words[: path.fixed], words[path.fixed :])
 

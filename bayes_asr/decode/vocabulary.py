@@ -9,7 +9,7 @@ from bayes_asr.decode.align.spelling import learn_graphemes, spell
 from bayes_asr.decode.g2p.unknown_words import Pronounce, pronounce_words
 from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import RESERVED, Pronunciation
-from bayes_asr.decode.graph.ngram import NgramModel
+from bayes_asr.decode.graph.ngram import LN_10, UNSEEN_START, NgramModel
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.search.hotwords import Hotword
 
@@ -25,7 +25,8 @@ def add_words(
     letters, or by `g2p` where the lexicon is of phones. InputError for a word of none of these.
     """
     listed = {(entry.word, entry.phones) for entry in lang.lexicon}
-    pronounced = [Pronunciation(h.words[0], 1.0, h.phones) for h in hotwords if h.phones]
+    listings = (Pronunciation(h.words[0], 1.0, h.phones) for h in hotwords if h.phones)
+    pronounced = dict.fromkeys(listings)
     further = [entry for entry in pronounced if (entry.word, entry.phones) not in listed]
     present = {entry.word for entry in (*lang.lexicon, *further)}
     words = dict.fromkeys(word for hotword in hotwords for word in hotword.words)
@@ -57,7 +58,8 @@ def add_unigrams(model: NgramModel, hotwords: Sequence[Hotword]) -> NgramModel:
         for words, value in model.log_prob.items()
         if len(words) == 1 and words not in ((START,), (END,))
     }
-    least = min(unigrams.values())
+    # What is never predicted, such as a word for unknown ones, is not the rarest word.
+    least = min(value for value in unigrams.values() if value > UNSEEN_START * LN_10)
     words = dict.fromkeys(word for hotword in hotwords for word in hotword.words)
     fresh: dict[tuple[str, ...], float] = {
         (word,): least for word in words if (word,) not in unigrams

@@ -90,6 +90,19 @@ def test_words_are_settled_before_the_utterance_is_over(
     assert any(isinstance(item, Heard) and item.words for item in news)
 
 
+def test_long_silence_ends_an_utterance_without_words(
+    forward_run: Path, samples: np.ndarray
+) -> None:
+    quiet = np.random.default_rng(1).normal(0, 300, 12 * RATE).astype(np.int16)
+    live = open_live(forward_run)
+    sound = np.concatenate([quiet, samples])
+    pieces = np.split(sound, range(RATE // 10, len(sound), RATE // 10))
+    first, *others = [item for item in map(live.push, pieces) if isinstance(item, Heard)]
+    assert first.words == []
+    assert 10 <= first.end < 10.2
+    assert [w.word for item in others for w in item.words] == ["six", "one", "two", "one"] * 2
+
+
 def test_the_verb_hears_a_pipe(
     forward_run: Path,
     samples: np.ndarray,

@@ -1,5 +1,6 @@
 """Sound that arrives: samples through a pipe, and features of what is there so far."""
 
+import math
 import signal
 import struct
 from collections.abc import Iterator
@@ -8,9 +9,12 @@ from typing import BinaryIO
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.containers import has_magic
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 
-PCM = 1  # the format tag of RIFF for plain samples
+PCM, EXTENSIBLE = 1, 0xFFFE  # format tags of RIFF: plain samples; the tag is at SUBFORMAT
+SUBFORMAT = 24
+UNKNOWN_SIZE = 0x7FFFF000  # what arecord, sox and ffmpeg write into a pipe is no less
 SAMPLE = np.dtype("<i2")
 FORMAT = struct.Struct("<HHIIHH")  # of the chunk `fmt `
 LARGEST_CHUNK = 1 << 20  # bytes, of those before the samples
@@ -23,9 +27,15 @@ def read_arriving(file: BinaryIO, rate: int, seconds: float) -> Iterator[np.ndar
     says otherwise.
     """
     beginning = _read(file, 12)
+    due: float = math.inf  # bytes of samples
     if beginning[:4] == b"RIFF":
-        _check_header(file, rate)
+        due = _check_header(file, rate)
         beginning = b""
+    elif has_magic(beginning):
+        raise InputError(
+            "standard input: a sound file that is not plain RIFF; convert it: sox IN -t raw -e"
+            f" signed -b 16 -c 1 -r {rate} -"
+        )
     # A pipe gives what is there, also half a sample.
     size = max(1, int(rate * seconds)) * SAMPLE.itemsize
     pending = beginning
@@ -33,9 +43,11 @@ def read_arriving(file: BinaryIO, rate: int, seconds: float) -> Iterator[np.ndar
         whole = len(pending) - len(pending) % SAMPLE.itemsize
         if whole:
             yield np.frombuffer(pending[:whole], SAMPLE)
-        part = getattr(file, "read1", file.read)(size)
+        # Behind the samples of a file there may be other chunks.
+        part = getattr(file, "read1", file.read)(int(min(size, due)))
         if not part:
             return
+        due -= len(part)
         pending = pending[whole:] + part
 
 
@@ -64,17 +76,23 @@ def iter_until_interrupt(pieces: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _check_header(file: BinaryIO, rate: int) -> None:
-    """Read a RIFF header up to its samples; InputError unless they are as wanted."""
+def _check_header(file: BinaryIO, rate: int) -> float:
+    """The bytes of the samples behind a RIFF header, infinite where it was written before them;
+    InputError unless they are as wanted.
+    """
+    is_checked = False
     while True:
         name, size = struct.unpack("<4sI", _read(file, 8).ljust(8, b"\0"))
-        if name == b"data":
-            return
+        if name == b"data" and is_checked:
+            return size if 0 < size < UNKNOWN_SIZE else math.inf
         content = _read(file, min(size + size % 2, LARGEST_CHUNK))
         if len(content) < max(size, FORMAT.size * (name == b"fmt ")) or name == b"\0" * 4:
             raise InputError("standard input: its RIFF header is damaged; record it again")
         if name == b"fmt ":
             form, channels, its_rate, _, _, bits = FORMAT.unpack(content[: FORMAT.size])
+            if form == EXTENSIBLE and len(content) > SUBFORMAT:
+                form = content[SUBFORMAT]
+            is_checked = True
             if (form, channels, its_rate, bits) != (PCM, 1, rate, 8 * SAMPLE.itemsize):
                 raise InputError(
                     f"standard input: {channels} channels of {bits} bits at {its_rate} Hz; give one"

@@ -33,8 +33,12 @@ NEEDED = 16  # bytes that tell what a file is
 
 def is_known(head: bytes | bytearray) -> bool:
     """Say whether a file that begins so is of a kind that is read."""
-    magics = (*FILES, b"NIST", b"fLaC", b"OggS", b"ID3")
-    return head.startswith(magics) or _is_mp3(head)
+    return has_magic(head) or _is_mp3(head)
+
+
+def has_magic(head: bytes | bytearray) -> bool:
+    """Say whether the first bytes name a kind that is read: of all but MP3 without a tag."""
+    return head.startswith((*FILES, b"NIST", b"fLaC", b"OggS", b"ID3"))
 
 
 def check_complete(content: FileBytes, name: str) -> range:

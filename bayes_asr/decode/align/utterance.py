@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import ConfidenceModel
 from bayes_asr.decode.align.forced import align_utterance
@@ -39,7 +40,13 @@ class TimingAligner:
         speech = self.pronouncer
         aligned = align_utterance(utt, words, loglikes, speech, self.options, self.engine)
         tids = aligned.transition_ids
-        posteriors = self._confidence.frame_posteriors(utt, words, loglikes, tids)
+        try:
+            posteriors = self._confidence.frame_posteriors(utt, words, loglikes, tids)
+        except InputError as error:
+            # The alignment stands without them; its utterance is named, as where text and sound
+            # disagree.
+            LOGGER.warning("%s; its confidences are 0", error)
+            posteriors = np.zeros(len(tids))
         phone_ids, start, end = (x.tolist() for x in phone_spans(speech.model, tids))
         labels = [speech.phone_names[phone] for phone in phone_ids]
         phones = zip(labels, start, end, strict=True)

@@ -14,7 +14,8 @@ from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.kaldi_io.side_files import read_json
 
 RECORD = "decode.json"
-DIGEST, LM, HOTWORDS = "graph_digest", "lm", "hotwords"
+DIGEST, LM = "graph_digest", "lm"
+HOTWORDS, HOTWORDS_DIGEST = "hotwords", "hotwords_digest"
 
 Record = Mapping[str, Any]
 """The folder of the graph, a digest of its files, the language model that was given to it, if one
@@ -35,6 +36,7 @@ def describe_search(
         record[LM] = str(lm.absolute())
     if hotwords:
         record[HOTWORDS] = str(hotwords.absolute())
+        record[HOTWORDS_DIGEST] = content_hash(sample_file(hotwords))
     return record | {name: getattr(options, name) for name in SEARCH_KEYS}
 
 
@@ -96,7 +98,9 @@ def has_same_graph(a: Record, b: Record) -> bool:
 
 def describe_differences(a: Record, b: Record) -> str:
     """The differences of two records: "graph A and B, beam 13 and 10"; empty where none is."""
-    keys = [key for key in (*SEARCH_KEYS, HOTWORDS) if a.get(key) != b.get(key)]
+    keys = [key for key in SEARCH_KEYS if a.get(key) != b.get(key)]
+    if a.get(HOTWORDS_DIGEST) != b.get(HOTWORDS_DIGEST):
+        keys.append(HOTWORDS)
     if not has_same_graph(a, b):
         keys = ["graph", *([LM] if LM in {*a, *b} else []), *keys]
     return ", ".join(f"{key} {a.get(key)} and {b.get(key)}" for key in keys)

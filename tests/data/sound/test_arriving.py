@@ -33,6 +33,32 @@ def test_samples_are_those_that_were_sent(header: bool) -> None:
     np.testing.assert_array_equal(np.concatenate(parts), samples)
 
 
+def test_chunks_behind_the_samples_are_no_samples() -> None:
+    samples = np.arange(100, dtype=np.int16)
+    content = riff(samples[:, None]) + b"LIST\x04\0\0\0abcd"
+    np.testing.assert_array_equal(np.concatenate([*read_arriving(Pipe(content), RATE, 1)]), samples)
+    # A size that was not known when it was written is that of all that comes.
+    place = content.index(b"data") + 4
+    endless = content[:place] + b"\xff" * 4 + content[place + 4 :]
+    assert len(np.concatenate([*read_arriving(Pipe(endless), RATE, 1)])) == 100 + 6
+
+
+def test_extensible_headers_of_plain_samples_are_read() -> None:
+    samples = np.arange(50, dtype=np.int16)
+    head, rest = riff(samples[:, None]).split(b"fmt ")
+    size, form, tail = rest[:4], rest[4:20], rest[20:]
+    assert size == b"\x10\0\0\0"
+    extended = b"\xfe\xff" + form[2:] + b"\x16\0\x10\0" + bytes(4) + b"\1\0" + bytes(14)
+    content = head + b"fmt \x28\0\0\0" + extended + tail
+    np.testing.assert_array_equal(np.concatenate([*read_arriving(Pipe(content), RATE, 1)]), samples)
+
+
+@pytest.mark.parametrize("head", [b"fLaC", b"OggS", b"ID3\3", b"caff\0\1"])
+def test_packed_sound_is_no_noise(head: bytes) -> None:
+    with pytest.raises(InputError, match="sox IN -t raw"):
+        next(read_arriving(io.BytesIO(head + bytes(100)), RATE, 0.1))
+
+
 def test_nothing_is_no_samples() -> None:
     assert [*read_arriving(io.BytesIO(), RATE, 0.1)] == []
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import MISMATCH, SCALE, ConfidenceModel
 from bayes_asr.decode.align.filler import STAYING
@@ -125,3 +126,17 @@ def test_a_long_text_of_few_frames_has_confidences() -> None:
     )
     assert len(timed.words) == 12
     assert timed.confidence == pytest.approx(0.5, abs=0.5)
+
+
+def test_an_alignment_stands_where_confidences_cannot_be_computed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise InputError("u: no way")
+
+    monkeypatch.setattr(ConfidenceModel, "frame_posteriors", fail)
+    aligner = TimingAligner(toy(0.5), AlignOptions(0.3), ENGINE)
+    timed = aligner.align("u", ["ab"], speak([1, 2, 3, 1], np.random.default_rng(0)))
+    assert [(word.start, word.end) for word in timed.words] == [(6, 18)]
+    assert timed.confidence == 0
+    assert "u: no way; its confidences are 0" in caplog.text

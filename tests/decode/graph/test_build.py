@@ -28,7 +28,9 @@ from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.archive import decode_archive
+from bayes_asr.decode.search.hotwords import Hotword
 from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.vocabulary import add_unigrams
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model, write_transition_model
@@ -346,6 +348,13 @@ def test_verb_puts_new_hotwords_into_lexicon_and_model(
     assert model["baa",] == model["bab",] == least
     words = read_symbols(graph / "words.txt")
     assert {words["baa"], words["bab"]} <= {*read_fst(graph / "HCLG.fst").olabel.tolist()}
+
+
+def test_new_words_are_as_probable_as_the_rarest_that_is_predicted() -> None:
+    never = {("<s>",): -99 * 2.302585, ("<unk>",): -99 * 2.302585093}
+    model = NgramModel(1, {**never, ("a",): -1.0, ("b",): -2.0, ("</s>",): -5.0}, {})
+    extended = add_unigrams(model, [Hotword(("a", "c"))])
+    assert extended.log_prob == {**model.log_prob, ("c",): -2.0}
 
 
 def test_without_a_model_phones_have_three_states_of_their_own(

@@ -333,6 +333,12 @@ def test_lattices_say_with_what_they_were_composed(folder: Path, tmp_path: Path)
     other = describe_search(graph, WIDE, folder / "lm.arpa")
     said = f"graph {graph} and {graph}, lm None and {folder / 'lm.arpa'}"
     assert describe_differences(noted, other) == said
+    hotwords = tmp_path / "hotwords"
+    hotwords.write_text("a\n")
+    boosted = describe_search(graph, WIDE, hotwords=hotwords)
+    assert describe_differences(noted, boosted) == f"hotwords None and {hotwords}"
+    hotwords.write_text("b\n")
+    assert describe_differences(boosted, describe_search(graph, WIDE, hotwords=hotwords))
     (graph / "G.fst").write_bytes((graph / "G.fst").read_bytes() + b" ")
     with pytest.raises(InputError, match=r"G\.fst: has changed since the lattices"):
         read_search(tmp_path)
