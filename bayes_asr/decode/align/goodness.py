@@ -16,8 +16,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.align.phone_loop import PhoneLoop
-from bayes_asr.decode.align.phone_spans import phone_spans
-from bayes_asr.kaldi_io.transition_model import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel, phone_spans
 
 POSITION = re.compile(r"_[BEIS]$", re.ASCII)
 

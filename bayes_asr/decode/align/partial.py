@@ -16,7 +16,6 @@ from bayes_asr.base.elementary import log_scalar
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions, find_best_path
 from bayes_asr.decode.align.filler import HmmsWithFiller
-from bayes_asr.decode.align.phone_spans import phone_spans
 from bayes_asr.decode.align.transcript import Pronouncer
 from bayes_asr.decode.graph.assembly import assemble, expand_context
 from bayes_asr.decode.graph.transducers import NO_PHONE, PhoneAcceptor, PhoneArc
@@ -24,6 +23,7 @@ from bayes_asr.decode.graph.transition_index import transition_costs
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 from bayes_asr.kaldi_io.openfst import Fst
+from bayes_asr.kaldi_io.transition_model import phone_spans
 
 BEST_PDFS = 0.025  # share of the pdfs whose mean is the filler's score
 # Costs, scaled as the search has them: of a run of skipped words, each word of it, and a filler.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.align.phone_spans import phone_spans
 from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.kaldi_io.transition_model import phone_spans
 
 
 def word_spans(

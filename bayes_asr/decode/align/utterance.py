@@ -12,13 +12,13 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import ConfidenceModel
 from bayes_asr.decode.align.forced import align_utterance
-from bayes_asr.decode.align.phone_spans import phone_spans
 from bayes_asr.decode.align.spans import word_spans
 from bayes_asr.decode.align.timed import TimedAlignment, TimedResult
 from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.lattices.ctm import TimedLabel
 from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.engine import Engine
+from bayes_asr.kaldi_io.transition_model import phone_spans
 
 PronouncerFiles = tuple[Path, Path, str | None]  # the arguments of read_pronouncer
 

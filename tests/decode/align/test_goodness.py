@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.goodness import PronunciationScorer
 from bayes_asr.decode.align.phone_loop import PhoneLoop
-from bayes_asr.decode.align.phone_spans import phone_spans
 from bayes_asr.decode.graph.topology import build_topology
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model, build_transition_model
-from bayes_asr.kaldi_io.transition_model import TopologyState, TransitionModel
+from bayes_asr.kaldi_io.transition_model import TopologyState, TransitionModel, phone_spans
 
 CHAIN = (TopologyState(0, 1, ((0, 0.5), (1, 0.5))), TopologyState(-1, -1, ()))
 SEEDS = st.integers(0, 10**6)
