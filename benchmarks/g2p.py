@@ -12,6 +12,8 @@ import argparse
 import random
 from pathlib import Path
 
+import record
+
 from bayes_asr.decode.g2p.letters import Words, group_words
 from bayes_asr.decode.g2p.model import count_word_errors, load_g2p
 from bayes_asr.decode.g2p.training import prepare_training
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the split and the model")
     parser.add_argument("--hypotheses", type=Path, help="pronunciations of another program")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as g2p")
+    record.add_options(parser)
     args = parser.parse_args()
     words = read_words(args.lexicon, stress=args.stress)
     # A word of letters alone, as in the published splits of CMUdict.
@@ -54,6 +57,8 @@ def main() -> None:
         f"{args.lexicon}: {len(learnt)} words to learn from, {len(test)} to measure on: phone error"
         f" rate {phones.rate:.2f} %, word error rate {100 * wrong / len(test):.2f} %"
     )
+    figures = {"words learnt": len(learnt), "words": len(test), "PER": phones.rate}
+    record.save({**figures, "WER": 100 * wrong / len(test)}, "g2p", args)
 
 
 def read_words(lexicon: str, *, stress: bool) -> Words:

@@ -37,6 +37,10 @@ SMALLEST = {
 }
 ELSEWHERE = {
     "apart": "tests/decode/test_on_the_fly.py, which has the graphs",
+    "boundaries": "hand marks of real speech, which no test has",
+    "g2p": "a training, which takes long",
+    "live": "sound and a run that reads forwards only",
+    "long_recording": "a corpus of an hour",
     "all": "the tests of its parts below",
     "calibration": "tests/benchmarks/test_study.py, which has a run",
     "ddp": "two processes, which take long to start",
@@ -141,7 +145,9 @@ def test_parts_take_no_more_time_than_there_is() -> None:
     from all import PARTS
 
     assert sum(part.share for part in PARTS.values()) == pytest.approx(1)
-    compare = {"alignments", "posteriors"}  # what was computed, not how fast
+    # What was computed, not how fast.
+    compare = {"alignments", "posteriors", "boundaries", "calibration", "g2p", "live"}
+    compare |= {"long_recording", "study"}
     alone = {"all", "gpu"}  # the latter has minutes of its own, on another device
     assert {part.script for part in PARTS.values()} == {*SCRIPTS} - alone - compare
 

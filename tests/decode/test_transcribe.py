@@ -361,7 +361,7 @@ def test_second_graph_is_decoded_and_scored_at_once(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"MThd" * 99, "sound: is none of RIFF, NIST SPHERE"),
+        (b"MThd" * 99, "sound: is none of RIFF, "),
         (b"", "sound: is empty"),
         (riff(np.ones((1, 1), np.int16)), "sound: 0.000 s of sound hold no frame of 0.025 s"),
         (riff(np.zeros((300, 1), np.int16)), "sound: 0.019 s of sound hold no frame of 0.025 s"),

@@ -15,7 +15,7 @@ from tests.decode.align.test_utterance import toy
 
 SPEECH = toy(0.5)
 ALIGNER = PartialAligner(SPEECH, AlignOptions(0.1), choose_engine())
-FRAMES = 12  # of each state of a phone
+FRAMES = 24  # of each state of a phone
 SPOKEN = {"ab": (2, 3), "b": (3,), "aa": (2, 2)}
 
 

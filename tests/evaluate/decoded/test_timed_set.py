@@ -268,7 +268,7 @@ def write(name: str, text: str) -> Callable[[Path], None]:
         (write("data/dev/reco2file_and_channel", "r r A\n"), "lacks q, the recording of u3"),
         (write("data/dev/reco2file_and_channel", "r\n"), "line 1: not `recording file channel`"),
         (write("data/dev/text", f"{TEXT}u4 YES\n"), "wip0.0.txt: 1 of 4 utterances .* u4"),
-        (write("graph/words.txt", "<eps> 0\nyes 1\n"), "words.txt: no symbol for word 5"),
+        (write("graph/words.txt", "<eps> 0\nyes 1\n"), "words.txt: no symbol for word 2"),
     ],
 )
 def test_what_is_missing_is_named(run: Path, damage: Callable[[Path], None], message: str) -> None:
