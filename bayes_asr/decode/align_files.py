@@ -71,6 +71,8 @@ class AlignedFile:
                 list(files.collect([(name, self.timed)]))
         elif grids:
             grids.add(name, self.timed)
+        if grids:
+            grids.finish()
 
 
 def align_file(

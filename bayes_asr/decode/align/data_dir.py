@@ -124,7 +124,9 @@ def align_run(
         results = map_utterances(align, ((u, (words.get(u), x)) for u, x in loglikes), nj)
     timed = timed_files.collect(results)
     rates = timed_files.confidences  # complete when all results have passed
-    return _write(timed, directory, pronouncer_files, out, limit, str(run), rates)
+    summary = _write(timed, directory, pronouncer_files, out, limit, str(run), rates)
+    timed_files.write_textgrids()  # in a folder of their own, so not before it is sure what stays
+    return summary
 
 
 def _open_timed_files(folders: AlignmentFolders, data: DataDir, frame_shift: float) -> TimedFiles:

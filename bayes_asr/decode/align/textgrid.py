@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import replacing, together
 from bayes_asr.decode.align.timed import TimedAlignment
 from bayes_asr.decode.lattices.ctm import Place, TimedLabel, find_place
 
@@ -62,7 +62,7 @@ class TextGrids:
         self._recordings: dict[str, list[PlacedUtterance]] = defaultdict(list)
 
     def add(self, utt: str, timed: TimedAlignment) -> None:
-        """Take an utterance; it is written at once where it is a recording of its own."""
+        """Take an utterance."""
         place = find_place(utt, self.places)
         tiers = {
             tier: [self._place(label, place.begin) for label in labels]
@@ -70,15 +70,18 @@ class TextGrids:
         }
         end = self._seconds(len(timed.alignment.transition_ids), place.begin)
         placed = PlacedUtterance(utt, self.speakers.get(utt, utt), place.begin, end, tiers)
-        if self.places is None:
-            self._write(utt, [placed])
-        else:
-            self._recordings[place.recording].append(placed)
+        self._recordings[place.recording].append(placed)
 
     def finish(self) -> None:
-        """Write what recordings of several utterances have."""
-        for recording, utterances in self._recordings.items():
-            self._write(recording, sorted(utterances, key=lambda utterance: utterance.begin))
+        """Write the recordings of all utterances that were taken, or none of them."""
+        by_name: dict[str, str] = {}
+        with together(self.out):
+            for recording, utterances in self._recordings.items():
+                name = f"{recording.replace('/', '_')}.TextGrid"
+                if (namesake := by_name.setdefault(name, recording)) != recording:
+                    raise InputError(f"{namesake} and {recording} would both be {name}; rename one")
+                ordered = sorted(utterances, key=lambda utterance: utterance.begin)
+                self._write(recording, ordered, self.out / name)
 
     def _seconds(self, frame: float, begin: float) -> float:
         # Rounded, so that the end of a label and the begin of the next are the same number.
@@ -108,7 +111,7 @@ class TextGrids:
                 for tier, labels in utterance.tiers.items()
             }
 
-    def _write(self, recording: str, utterances: Sequence[PlacedUtterance]) -> None:
+    def _write(self, recording: str, utterances: Sequence[PlacedUtterance], path: Path) -> None:
         """Write the TextGrid of a recording, its utterances in the order of their begins."""
         end = max([self.seconds.get(recording, 0.0), *(utterance.end for utterance in utterances)])
         grid = self.library.Textgrid(0.0, end)
@@ -121,6 +124,5 @@ class TextGrids:
                 name = tier if len(by_speaker) == 1 else f"{speaker} - {tier}"
                 labels = [label for tiers in separate for label in tiers[tier]]
                 grid.addTier(self.library.IntervalTier(name, labels, 0.0, end))
-        path = self.out / f"{recording.replace('/', '_')}.TextGrid"
         with replacing(path) as temporary:
             grid.save(str(temporary), format="long_textgrid", includeBlankSpaces=True)

@@ -33,7 +33,7 @@ class TimedFiles:
     confidences: dict[str, float] = field(default_factory=dict)
 
     def collect(self, results: Iterable[TimedResult]) -> Iterator[Result]:
-        """Yield the alignments of timed ones; their files are complete when all have passed."""
+        """Yield the alignments of timed ones; CTMs are complete when all have passed."""
         lines: dict[str, list[CtmLine]] = defaultdict(list)
         with ExitStack() as stack:
             files = {name: stack.enter_context(writing(self.out / name)) for name in FILES}
@@ -54,8 +54,11 @@ class TimedFiles:
                 yield utt, timed.alignment
             for name, file in files.items():
                 _write(sorted(lines[name], key=lambda line: line[:3]), file)
-            if self.textgrids:
-                self.textgrids.finish()
+
+    def write_textgrids(self) -> None:
+        """Write what has been collected as TextGrids, where these are wanted."""
+        if self.textgrids:
+            self.textgrids.finish()
 
     def _iter_lines(self, utt: str, timed: TimedAlignment) -> Iterator[tuple[str, list[CtmLine]]]:
         place = find_place(utt, self.places)

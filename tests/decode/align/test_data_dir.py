@@ -245,6 +245,19 @@ def test_ctms_and_textgrids_have_the_frames_of_the_alignment(
             assert all(0 <= float(row[5]) <= 1 for row in fields)
 
 
+def test_textgrids_stay_where_too_many_utterances_fail(
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("praatio")
+    text = read_text(corpus / "data" / "dev" / "text")
+    text[next(iter(text))] = ["nobody"]
+    write_text(text.items(), tmp_path / "text")
+    given = [str(run), "--on=dev", f"--lang={corpus / 'dict'}", f"--text={tmp_path / 'text'}"]
+    folders = [f"--out={tmp_path / 'ali'}", f"--textgrid={tmp_path / 'grids'}"]
+    assert main(["align", *given, *folders, "--max-skipped=0"]) == 1
+    assert not [*tmp_path.rglob("*.TextGrid")]
+
+
 def test_utterances_of_other_texts_are_named(
     corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,7 +67,9 @@ def test_readers_see_the_frames(
 ) -> None:
     out = tmp_path_factory.mktemp("grids")
     frames = len(timed.alignment.transition_ids)
-    TextGrids(out, shift, seconds={"u": frames * shift + more}).add("u", timed)
+    grids = TextGrids(out, shift, seconds={"u": frames * shift + more})
+    grids.add("u", timed)
+    grids.finish()
     end, tiers = read_textgrid(out / "u.TextGrid")
     assert end == pytest.approx(frames * shift + more)
     for tier in (tiers, by_praatio(out / "u.TextGrid")):
@@ -84,7 +86,9 @@ def make(*labels: str, frames: int = 10) -> TimedAlignment:
 
 def test_a_third_reader_sees_them(tmp_path: Path) -> None:
     timed = make('say "ah"', "naïve", "λόγος")
-    TextGrids(tmp_path, 0.01).add("u", timed)
+    grids = TextGrids(tmp_path, 0.01)
+    grids.add("u", timed)
+    grids.finish()
     tiers = by_tgt(tmp_path / "u.TextGrid")
     check(tiers["words"], in_seconds(timed.words, 0.0, 0.01))
     assert tiers["phones"] == by_praatio(tmp_path / "u.TextGrid")["phones"]
@@ -101,6 +105,7 @@ def test_utterances_of_a_recording_share_its_textgrid(tmp_path: Path) -> None:
     grids = TextGrids(tmp_path, 0.01, dict.fromkeys("abc", "s"), PLACES, {"rec": 9.0})
     files = TimedFiles(tmp_path, 0.01, PLACES, grids)
     passed = dict(files.collect([(utt, make(f"{utt}1", f"{utt}2")) for utt in "bac"]))
+    files.write_textgrids()
     assert passed.keys() == {"a", "b", "c"}
     end, tiers = read_textgrid(tmp_path / "rec.TextGrid")
     assert end == 9.0
@@ -138,6 +143,15 @@ def test_utterances_that_overlap_are_named(tmp_path: Path) -> None:
         grids.add(utt, make(utt))
     with pytest.raises(InputError, match=r"rec: b begins at 0\.05 s, before a .* at 0\.10 s"):
         grids.finish()
+
+
+def test_recordings_that_would_be_one_file_are_refused_and_none_is_written(tmp_path: Path) -> None:
+    grids = TextGrids(tmp_path / "out", 0.01)
+    for utt in ("u", "a/b", "a_b"):
+        grids.add(utt, make("x"))
+    with pytest.raises(InputError, match=r"a/b and a_b would both be a_b\.TextGrid"):
+        grids.finish()
+    assert not [*tmp_path.rglob("*.TextGrid")]
 
 
 def test_a_frame_that_reaches_into_the_next_utterance_ends_there(tmp_path: Path) -> None:
