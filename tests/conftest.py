@@ -37,6 +37,11 @@ hypothesis.settings.register_profile("busy", deadline=None, database=None, max_e
 hypothesis.settings.load_profile("busy")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with tests that may take many minutes: no process waits for them alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 @pytest.fixture(autouse=True)
 def unchanged_environment() -> Iterator[None]:
     """Fail a test that leaves os.environ changed, and put back what it was for the next one.
