@@ -63,7 +63,7 @@ def epoch_of(config: Config, data: LabelledSet, index: Index, count: int) -> tup
     for utterances in batches[:count]:
         batch = read(utterances)
         outputs = model(batch.streams, batch.frames, batch.keys_B)
-        step(criterion(outputs, batch.targets, batch.labels).objective)
+        step(criterion(outputs, batch.targets, batch.num_labels).objective)
         frames += batch.frames.count
     return time.process_time() - start, frames
 

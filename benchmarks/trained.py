@@ -139,7 +139,7 @@ class Unit:
         batch = self.batch
         with torch.autocast(batch.device.type, torch.bfloat16, enabled=self.bfloat16):
             outputs = self.model(batch.streams, batch.frames, batch.keys_B)
-        return outputs, self._criterion(outputs, batch.targets, batch.labels)
+        return outputs, self._criterion(outputs, batch.targets, batch.num_labels)
 
 
 class Peer:

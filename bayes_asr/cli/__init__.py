@@ -27,7 +27,7 @@ VERBS = {
     "forward": "compute log-likelihoods of a set or of any Kaldi data directory",
     "combine": "a run of the average of several networks, or of another head of one",
     "decode": "decode log-likelihoods into words and lattices",
-    "denlats": "lattices of what might have been said, for training on whole utterances",
+    "denlats": "denominator lattices of a set, for MMI, MPE and sMBR",
     "lattice-posteriors": "posteriors of lattices, as Kaldi's lattice-to-smbr-post prints them",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",
     "lmrescore": "put another n-gram model of language into lattices",

@@ -1,4 +1,4 @@
-"""bayes-asr denlats: lattices of what might have been said, for training on whole utterances."""
+"""bayes-asr denlats: denominator lattices of a set, for MMI, MPE and sMBR."""
 
 import argparse
 from pathlib import Path

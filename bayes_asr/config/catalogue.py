@@ -120,7 +120,7 @@ class OptimizerKind:
     options: tuple[str, ...]
 
 
-OUTSIDE = re.compile(r"[A-Za-z_]\w*:[A-Za-z_]\w*", re.ASCII)
+EXTERNAL = re.compile(r"[A-Za-z_]\w*:[A-Za-z_]\w*", re.ASCII)
 """The name MODULE:CLASS of a unit outside the package, which has no options of those here."""
 
 
@@ -131,7 +131,7 @@ def _list_activations(default: str) -> tuple[str, ...]:
 
 
 UNITS = {
-    "rnn": UnitKind("nn.units.bayesian:RNN", activations=_list_activations("tanh")),
+    "rnn": UnitKind("nn.units.conventional:RNN", activations=_list_activations("tanh")),
     "bru": UnitKind(
         "nn.units.bayesian:BRU",
         forms={
@@ -154,15 +154,19 @@ UNITS = {
         dropped=DROPPED,
         probabilistic=True,
     ),
-    "li-gru": UnitKind("nn.units.bayesian:LiGRU", activations=_list_activations("relu")),
-    "gru": UnitKind("nn.units.gated:GRU", activations=_list_activations("tanh")),
-    "torch-gru": UnitKind("nn.units.gated:TorchGRU"),
+    "li-gru": UnitKind("nn.units.conventional:LiGRU", activations=_list_activations("relu")),
+    "gru": UnitKind("nn.units.conventional:GRU", activations=_list_activations("tanh")),
+    "torch-gru": UnitKind("nn.units.conventional:TorchGRU"),
     "lstm": UnitKind(
-        "nn.units.gated:LSTM", peepholes=(False, True), blocks="nn.units.gated:BlockLSTM"
+        "nn.units.conventional:LSTM",
+        peepholes=(False, True),
+        blocks="nn.units.conventional:BlockLSTM",
     ),
-    "torch-lstm": UnitKind("nn.units.gated:TorchLSTM"),
-    "mgu": UnitKind("nn.units.gated:MGU", activations=_list_activations("tanh")),
-    "minimal-gru": UnitKind("nn.units.gated:MinimalGRU", activations=_list_activations("tanh")),
+    "torch-lstm": UnitKind("nn.units.conventional:TorchLSTM"),
+    "mgu": UnitKind("nn.units.conventional:MGU", activations=_list_activations("tanh")),
+    "minimal-gru": UnitKind(
+        "nn.units.conventional:MinimalGRU", activations=_list_activations("tanh")
+    ),
     "ubru": UnitKind(
         "nn.units.unitwise:UBRU",
         transitions={
@@ -175,7 +179,7 @@ UNITS = {
         probabilistic=True,
     ),
     "mlp": UnitKind(
-        "nn.units.bayesian:MLP", activations=(*_list_activations("tanh"), "log-softmax")
+        "nn.units.conventional:MLP", activations=(*_list_activations("tanh"), "log-softmax")
     ),
 }
 
@@ -216,10 +220,12 @@ CRITERIA = {
     **dict.fromkeys(
         OF_LATTICES,
         CriterionKind(
-            "tasks.lattices.criterion:SequenceCriterion", "tasks.lattices.task:LatticesTask"
+            "tasks.lattices.criterion:LatticeCriterion", "tasks.lattices.task:LatticesTask"
         ),
     ),
-    "lfmmi": CriterionKind("tasks.chain.training:LatticeFree", "tasks.chain.task:ChainTask"),
+    "lfmmi": CriterionKind(
+        "tasks.chain.training:LatticeFreeCriterion", "tasks.chain.task:ChainTask"
+    ),
 }
 OPTIMIZERS = {
     "adam": OptimizerKind("train.optimizers:adam", ("betas", "epsilon", "amsgrad")),
@@ -250,7 +256,7 @@ def check_unit(name: str, options: Mapping[str, Any]) -> UnitKind:
 
     options: those of UNIT_OPTIONS that are given. The message begins with the one that is wrong.
     """
-    if name not in UNITS and not OUTSIDE.fullmatch(name):
+    if name not in UNITS and not EXTERNAL.fullmatch(name):
         raise InputError(f"unit is {name}; known units: {', '.join(UNITS)}{nearest(name, UNITS)}")
     unit = UNITS.get(name) or UnitKind(name)
     for option, value in options.items():

@@ -1,7 +1,7 @@
 """Criteria that training minimises, and the errors that go with them.
 
-A criterion is made of the weights of its targets and called with outputs and targets by name, and a
-number of frames; it is a class here and a line in `catalogue.CRITERIA`.
+A criterion is made of the weights of its targets, and called with outputs and targets by name and
+the number of labels of the batch. It is a class here and a line in `catalogue.CRITERIA`.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ class Cost(NamedTuple):
 
 
 Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Any], float], Cost]
-"""(outputs by name, targets by name, labels of the batch in all processes) -> their cost.
+"""(outputs by name, targets by name, number of labels in all processes) -> their cost.
 
 A target is a tensor of labels, or a list of other values of utterances that the criterion reads.
 
@@ -39,9 +39,9 @@ class Loss(NamedTuple):
     """The cost of the outputs of one head."""
 
     mean: Tensor
-    """The sum over frames, divided by a number of frames; of cross entropy in nats."""
+    """The sum over labels, divided by a number of labels; of cross entropy in nats."""
     errors: Tensor
-    """The number of frames whose first largest output is not that of their label."""
+    """The number of labels that are not the argmax of their outputs; of equal ones the first is."""
 
 
 class CrossEntropy:
@@ -55,26 +55,22 @@ class CrossEntropy:
         self.weights = dict(weights)
 
     def __call__(
-        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], frames: float
+        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Tensor], num_labels: float
     ) -> Cost:
         """Return the cost of outputs [N, P] for targets [N].
 
-        frames: those of the batch in all processes, by which sums are divided.
+        num_labels: those of the batch in all processes, by which sums are divided.
         """
-        losses = [self.of_target(outputs[name], targets[name], frames) for name in self.weights]
+        losses = [cross_entropy(outputs[name], targets[name], num_labels) for name in self.weights]
         # The first weight is 1: its loss is added up as it is.
         reported, objective = losses[0], losses[0].mean
         for weight, loss in zip(list(self.weights.values())[1:], losses[1:], strict=True):
             objective = objective + weight * loss.mean
         return Cost(objective, reported.mean, reported.errors)
 
-    def of_target(self, logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:
-        """Return the loss of one target."""
-        return cross_entropy(logits_NP, labels_N, frames)
 
-
-def cross_entropy(logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:
-    """Return the cross entropy of labels and the softmax of outputs, divided by `frames`.
+def cross_entropy(logits_NP: Tensor, labels_N: Tensor, num_labels: float) -> Loss:
+    """Return the cross entropy of labels and the softmax of outputs, divided by `num_labels`.
 
     ValueError for a label without an output, but on a GPU, where torch finds it.
     """
@@ -84,8 +80,8 @@ def cross_entropy(logits_NP: Tensor, labels_N: Tensor, frames: float) -> Loss:
             f"labels are from {labels_N.min()} to {labels_N.max()}; there are {P} outputs"
         )
     if library.runs_on(logits_NP.device) and logits_NP.dtype in library.STORAGES:
-        return Loss(*CompiledCrossEntropy.apply(library.path(), logits_NP, labels_N, frames))
+        return Loss(*CompiledCrossEntropy.apply(library.path(), logits_NP, labels_N, num_labels))
     # torch's argmax of bfloat16 is slow.
     logits = logits_NP.float() if logits_NP.dtype == torch.bfloat16 else logits_NP
-    mean = functional.cross_entropy(logits, labels_N, reduction="sum") / frames
+    mean = functional.cross_entropy(logits, labels_N, reduction="sum") / num_labels
     return Loss(mean, (logits.argmax(1) != labels_N).sum())

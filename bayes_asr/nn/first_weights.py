@@ -20,7 +20,7 @@ def draw_by_units(W: nn.Linear, V_SHX: Tensor | None, units: int) -> None:
     _draw_within(1 / math.sqrt(units), W.weight, W.bias, V_SHX)
 
 
-def draw_as_theirs(unit: str, W: nn.Linear, V_SHX: Tensor | None, units: int) -> None:
+def draw_as_pytorch_kaldi(unit: str, W: nn.Linear, V_SHX: Tensor | None, units: int) -> None:
     """Those of the class of pytorch-kaldi with this unit: MLP, LSTM_cudnn or GRU_cudnn.
 
     Its other classes begin as `uniform`, and W and V are left so.

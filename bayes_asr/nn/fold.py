@@ -8,7 +8,7 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import BatchNorm, SharedBatchNorm
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED, PReLU, PSigmoid
-from bayes_asr.nn.units.bayesian import MLP
+from bayes_asr.nn.units.conventional import MLP
 
 
 @torch.no_grad()

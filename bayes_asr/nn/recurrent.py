@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
-from bayes_asr.nn.first_weights import draw_as_theirs, draw_by_units
+from bayes_asr.nn.first_weights import draw_as_pytorch_kaldi, draw_by_units
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.kernels.cpu.products import has_product
@@ -97,7 +97,7 @@ class RecurrentLayer(Layer):
         if input_init == "uniform-units":
             draw_by_units(self.W, self.V, units)
         elif input_init == "pytorch-kaldi":
-            draw_as_theirs(unit, self.W, self.V, units)
+            draw_as_pytorch_kaldi(unit, self.W, self.V, units)
         self.starts_at_zero = initial_state == "zero"
         # As theta of `Cell.start`, for every state of the cell, set of weights and unit.
         self.initial = (

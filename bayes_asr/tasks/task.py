@@ -1,4 +1,4 @@
-"""The task of a configuration: what its network learns, as every verb must know it. No torch."""
+"""The task of a configuration: labels, heads, losses, verb, measure. It imports no torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,10 @@ from bayes_asr.data.directories import locate_all
 class Measure(NamedTuple):
     """The measure on dev that chooses the best epoch and drives the schedule; less is better.
 
-    of: `dev_X` and `train_X` in the history; name: in words; is_share: whether it is of all that
-    there are, and shown in per cent; parts: of which data the history has it. Of training data it
-    lacks errors that compare with those of a decoder on dev: there the decoder is told the labels
-    before the next one, on dev it writes them itself.
+    of: `dev_X` and `train_X` in the history; name: in words; is_share: whether it is a fraction,
+    which is shown in per cent; parts: the data that the history has it of. A decoder has no errors
+    of training data that compare with those of dev: there it reads the correct labels before the
+    next one (teacher forcing), on dev those that it has written.
     """
 
     of: str
@@ -55,7 +55,7 @@ class LabelSource:
 
 
 class Task:
-    """What the network of a configuration learns. A subclass is one task; `task_of` makes it.
+    """The learning problem of a configuration. A subclass is one task; `task_of` makes it.
 
     config: the configuration, whose keys go together where the task has been made. recogniser: the
     verb that turns outputs into words, classes or labels. measure: what a training is judged by.

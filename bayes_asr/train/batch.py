@@ -30,7 +30,7 @@ class Batch:
     speakers_B: Tensor | None = None
 
     @property
-    def labels(self) -> int:
+    def num_labels(self) -> int:
         """Number of labels of the first target; of values, the sum over the utterances."""
         labels = next(iter(self.targets.values()))
         return sum(map(len, labels)) if isinstance(labels, list) else len(labels)

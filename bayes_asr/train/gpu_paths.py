@@ -124,7 +124,7 @@ class Rehearsal:
         trained = [p for p in self._model.parameters() if p.requires_grad]
         try:
             outputs = compute_outputs(self._model, batch, training=True, bfloat16=bfloat16)
-            objective = self._criterion(outputs, batch.targets, batch.labels).objective
+            objective = self._criterion(outputs, batch.targets, batch.num_labels).objective
             gradients = torch.autograd.grad(objective, trained, allow_unused=True)
         finally:  # running statistics have moved, on which outputs may depend
             for buffer, saved in self._statistics:

@@ -276,7 +276,7 @@ def run_batches(
     ):
         for utterances, batch in zip(remaining, read_ahead(remaining, load_named), strict=True):
             # Each process has a share of the utterances. The loss is divided by the labels of all.
-            frames, labels = group.total(batch.frames.count, batch.labels)
+            frames, labels = group.total(batch.frames.count, batch.num_labels)
             try:
                 with naming(utterances), step.restoring_statistics() if step else nullcontext():
                     loss, errors, norm = _compute_loss(model, criterion, batch, labels, step)

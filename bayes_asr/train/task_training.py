@@ -1,4 +1,4 @@
-"""What a training asks of its task: sets with targets, a criterion, log priors, errors on dev."""
+"""The training of a task: sets with targets, the criterion, log priors, errors on dev."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,9 +21,7 @@ Regenerate = Callable[[Trainer], LabelledSet]
 
 
 class TaskTraining:
-    """The training of a task: by a criterion of the labels that a set has, unless a subclass says
-    otherwise.
-    """
+    """The training of a task by the labels of a set; subclasses override what is different."""
 
     def __init__(self, task: Task) -> None:
         """Take the task of a configuration."""

@@ -11,7 +11,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.units.cell import build_cell
-from bayes_asr.nn.units.gated import LSTM, BlockLSTM
+from bayes_asr.nn.units.conventional import LSTM, BlockLSTM
 from bayes_asr.train.components import architecture
 from tests.support.nn_units import DIRECTIONS, KEYS, batch, layer, logits, model, name
 

@@ -1,4 +1,4 @@
-"""The recurrent cells of the papers: each is its equation.
+"""Bayesian recurrent units (Bittar & Garner 2021): each is its equation.
 
 Shapes: pre-activations a [n, D, G, H]; states and mask [n, D, H] (`cell`). Gates are in the order
 of the equations.
@@ -15,43 +15,15 @@ from torch.nn.functional import logsigmoid
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.units.activations import softplus
 from bayes_asr.nn.units.cell import (
-    ActivatedCell,
     LogProbability,
-    MixingCell,
     NegativeLogProbability,
     Partials,
     Product,
     apply_mask,
 )
+from bayes_asr.nn.units.conventional import RNN, LiGRU
 
 LEAST_LOG = math.log(torch.finfo(torch.float32).tiny)
-
-
-class RNN(ActivatedCell):
-    r"""h_t = f(a), equations 15 (tanh) and 16 (ReLU) of Bittar & Garner (2021), with h_0 = 0.
-
-    f = \sigma is the unit that feeds back probabilities. f may be parameterised (`activations`).
-    """
-
-    kernel: ClassVar = "rnn"
-
-    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
-        """Return the state after a frame."""
-        return (self.drop(self.activation(a.squeeze(-2)), mask),)
-
-    def partials(
-        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
-    ) -> Partials:
-        """Return the derivatives of `forward`."""
-        by_gate = apply_mask(self.activation.derivative(a.squeeze(-2)), mask)
-        return [by_gate.unsqueeze(-2)], [[None]]
-
-
-class MLP(RNN):
-    """h_t = f(W x_t + b): a feed-forward layer, the same in both directions of time."""
-
-    states = 0
-    recurrent = False
 
 
 class BRU(LogProbability, RNN):
@@ -105,16 +77,6 @@ class LogBRU(NegativeLogProbability, RNN):
 
     def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
         super().__init__(units, sets, activation="softplus", dropped_candidate=dropped_candidate)
-
-
-class LiGRU(MixingCell):
-    r"""Light gated recurrent unit (Ravanelli et al. 2018), equation 8 of Bittar & Garner's poster.
-
-    z = \sigma(a_z), \tilde h = f(a_h), h_t = z \tilde h + (1 - z) h_{t-1}, h_0 = 0, f = ReLU.
-    """
-
-    kernel: ClassVar = "mixing"
-    gates = 2
 
 
 class LiBRU(LogProbability):

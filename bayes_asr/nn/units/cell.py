@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import OUTSIDE, check_unit, find
+from bayes_asr.config.catalogue import EXTERNAL, check_unit, find
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.norm import MOMENTUM, AllReduce
 from bayes_asr.nn.units.activations import FIXED, build_activation, find_name, softplus
-from bayes_asr.nn.units.outside import find_outside
+from bayes_asr.nn.units.external import find_external
 
 Product = Callable[[Tensor, slice], Tensor]
 """(h [n, D, H], some of the gates) -> h V of these gates [n, D, g, H]."""
@@ -277,7 +277,7 @@ def find_cell(unit: str, options: Mapping[str, Any]) -> type[Cell]:
     path = entry.transitions.get(options.get("transitions", ""), path)
     if options.get("cells_per_block", 1) > 1:
         path = entry.blocks
-    cell: Any = find_outside(path) if OUTSIDE.fullmatch(unit) else find(path)
+    cell: Any = find_external(path) if EXTERNAL.fullmatch(unit) else find(path)
     if not (isinstance(cell, type) and issubclass(cell, Cell)):
         raise InputError(f"unit is {unit}, which is no subclass of bayes_asr.nn.units.cell.Cell")
     return cell
@@ -297,7 +297,7 @@ def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> 
     try:
         return cell(units, sets, **arguments)
     except TypeError as error:
-        if not OUTSIDE.fullmatch(unit):
+        if not EXTERNAL.fullmatch(unit):
             raise
         raise InputError(f"unit is {unit}, whose class takes units and sets: {error}") from error
 

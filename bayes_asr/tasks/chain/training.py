@@ -18,7 +18,7 @@ from bayes_asr.tasks.chain.targets import add_numerators, declare_targets, read_
 from bayes_asr.train.task_training import TaskTraining
 
 
-class LatticeFree:
+class LatticeFreeCriterion:
     """LF-MMI of the first target, and the cross entropy of the second, if there is one.
 
     Its loss is the log-likelihood of the denominator less that of the numerators, in nats an output
@@ -34,11 +34,11 @@ class LatticeFree:
         self._regularization = Regularization(options.xent_regularize, options.l2_regularize)
 
     def __call__(
-        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Any], frames: float
+        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Any], num_labels: float
     ) -> Cost:
         """Return what outputs [M, P] cost for targets: a `Numerator` of each utterance.
 
-        frames: output frames of the batch in all processes, by which sums are divided.
+        num_labels: output frames of the batch in all processes, by which sums are divided.
         """
         main, *auxiliary = self.weights
         numerators = targets[main]
@@ -52,12 +52,12 @@ class LatticeFree:
         objective = compute_lfmmi(
             rows[0], numerators, self._denominator, self._regularization, *rows[1:]
         )
-        mmi = torch.tensor(objective.mmi / frames, dtype=torch.float64)
-        return Cost(objective.loss / frames, mmi, torch.tensor(objective.errors))
+        mmi = torch.tensor(objective.mmi / num_labels, dtype=torch.float64)
+        return Cost(objective.loss / num_labels, mmi, torch.tensor(objective.errors))
 
 
 class ChainTraining(TaskTraining):
-    """Numerators of the alignments, against the denominator graph of `data.chain`."""
+    """Training on the numerators of alignments, against the denominator graph of `data.chain`."""
 
     def complete(self, name: str, data: LabelledSet, index: Index) -> LabelledSet:
         """The set `name` with numerators as its only targets; InputError without any."""

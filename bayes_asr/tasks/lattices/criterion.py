@@ -19,12 +19,12 @@ from bayes_asr.decode.lattices.expectation import expect
 from bayes_asr.decode.lattices.reference import OF_ACCURACY
 from bayes_asr.nn.criteria import Cost, cross_entropy
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.tasks.lattices.targets import NAME, Denominator
+from bayes_asr.tasks.lattices.targets import DENOMINATORS, Denominator
 
 ABSENT = 1e-20  # share of the paths below which a pdf is not in a lattice, as in Kaldi
 
 
-class SequenceCriterion:
+class LatticeCriterion:
     """A criterion of the first target, and the cross entropy of the others, weighted.
 
     mpe, smbr: the share of frames in which a path is wrong, in the mean over the paths of the
@@ -51,22 +51,24 @@ class SequenceCriterion:
         self._log_priors = log_priors.double().cpu().numpy()
 
     def __call__(
-        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Any], frames: float
+        self, outputs: Mapping[str, Tensor], targets: Mapping[str, Any], num_labels: float
     ) -> Cost:
         """Return the cost of outputs [N, P] by labels [N] and the `Denominator` of each utterance.
 
-        frames: those of the batch in all processes, by which sums are divided.
+        num_labels: those of the batch in all processes, by which sums are divided.
         """
         main, *auxiliary = self.weights
         logits_NP, labels_N = outputs[main], targets[main]
         smoothing = self.options.xent_regularize
         # F-smoothing (Su et al. 2013) adds a share of the cross entropy. Without it that is only
         # computed for its count of errors, so it needs no gradient.
-        frame_loss = cross_entropy(logits_NP if smoothing else logits_NP.detach(), labels_N, frames)
-        loss = self._batch_loss(logits_NP, labels_N, targets[NAME]) / frames
+        frame_loss = cross_entropy(
+            logits_NP if smoothing else logits_NP.detach(), labels_N, num_labels
+        )
+        loss = self._batch_loss(logits_NP, labels_N, targets[DENOMINATORS]) / num_labels
         objective = loss + smoothing * frame_loss.mean
         for name in auxiliary:
-            auxiliary_loss = cross_entropy(outputs[name], targets[name], frames)
+            auxiliary_loss = cross_entropy(outputs[name], targets[name], num_labels)
             objective = objective + self.weights[name] * auxiliary_loss.mean
         return Cost(objective, loss.detach(), frame_loss.errors)
 

@@ -38,7 +38,7 @@ def find_initial_lattices(config: Config) -> Path:
     return Path(config.data.dir) / directory
 
 
-class _AskedToEndError(Exception):
+class _EndRequestedError(Exception):
     """A signal has come while lattices are made."""
 
 
@@ -104,7 +104,7 @@ class LatticeRegeneration:
 
         def check_signal() -> None:
             if trainer.notice.number:
-                raise _AskedToEndError
+                raise _EndRequestedError
 
         LOGGER.info("epoch %d: lattices by the network of epoch %d", completed + 1, completed)
         template = find_initial_lattices(trainer.config)
@@ -118,7 +118,7 @@ class LatticeRegeneration:
                 check_signal,
                 self.open_pipe,
             )
-        except _AskedToEndError:
+        except _EndRequestedError:
             return False
         except InputError:
             if trainer.notice.number:  # which may have ended processes that decode, too

@@ -28,7 +28,7 @@ from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.sorted_table import join_tables, split_table
 from bayes_asr.kaldi_io.vectors import StoredVectors
 
-NAME = "denominators"
+DENOMINATORS = "denominators"
 """Name of the target whose values are a list of `Denominator`."""
 
 FROM_DECODING = ("acoustic_scale", "silence_phones")
@@ -109,8 +109,8 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
             for name, lengths_of_part in data.parts.items()
             if (remaining := split_table(lengths_of_part, lengths_by_folder)[0])
         },
-        labels={**data.labels, **{f"{NAME} {part.directory}": part for part in parts}},
-        targets={**data.targets, NAME: Target(labels, 0, per="value")},
+        labels={**data.labels, **{f"{DENOMINATORS} {part.directory}": part for part in parts}},
+        targets={**data.targets, DENOMINATORS: Target(labels, 0, per="value")},
     )
 
 

@@ -15,7 +15,7 @@ from bayes_asr.train.task_training import Regenerate, TaskTraining
 
 
 class LatticesTraining(TaskTraining):
-    """Lattices of what might have been said instead, of each utterance."""
+    """Training on the denominator lattice of each utterance."""
 
     def complete_options(self, begun: Config | None = None) -> Config:
         """The configuration with the options of the criterion that default to the decoding's."""

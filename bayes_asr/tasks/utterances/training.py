@@ -1,4 +1,4 @@
-"""Training of a decoder: it is judged on dev by the labels that it writes itself."""
+"""Training of a decoder with teacher forcing; on dev it is judged by greedy search."""
 
 from typing import cast
 
@@ -12,7 +12,7 @@ from bayes_asr.train.task_training import TaskTraining
 
 
 class SequencesTraining(TaskTraining):
-    """Cross entropy of each label after the right ones before it."""
+    """Training by the cross entropy of each label, given the correct labels before it."""
 
     def count_errors(self, model: AcousticModel, batch: Batch) -> int:
         """Substitutions, insertions and deletions of greedy search in a batch."""

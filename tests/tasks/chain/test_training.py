@@ -31,7 +31,7 @@ from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
 from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance
 from bayes_asr.tasks.chain.objective import Regularization, compute_lfmmi, sum_allowed
 from bayes_asr.tasks.chain.targets import add_numerators, open_supervision
-from bayes_asr.tasks.chain.training import LatticeFree
+from bayes_asr.tasks.chain.training import LatticeFreeCriterion
 from bayes_asr.train.gradient_reach import measure_reach
 from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs.trained_network import read_network
@@ -65,7 +65,7 @@ def test_a_packed_batch_costs_what_its_utterances_cost() -> None:
         name: torch.from_numpy(rng.normal(0, 1, (layout.count, P))).float().requires_grad_()
         for name in ("pdfs", "xent")
     }
-    criterion = LatticeFree({"pdfs": 1.0, "xent": 0.3}, OPTIONS, GRAPH)
+    criterion = LatticeFreeCriterion({"pdfs": 1.0, "xent": 0.3}, OPTIONS, GRAPH)
     cost = criterion(packed, {"pdfs": made}, 50.0)
     cost.objective.backward()
     objective = errors = 0.0
@@ -91,7 +91,7 @@ def test_errors_are_frames_whose_largest_output_was_not_said() -> None:
     possible = {(int(t), int(p) - 1) for t, p in zip(one.frame, one.tid, strict=True)}
     chosen = [2, 0, 3, 4, 5, 2]
     best[torch.arange(len(one)), chosen] = 9.0
-    cost = LatticeFree({"pdfs": 1.0}, OPTIONS, GRAPH)({"pdfs": best}, {"pdfs": [one]}, 1.0)
+    cost = LatticeFreeCriterion({"pdfs": 1.0}, OPTIONS, GRAPH)({"pdfs": best}, {"pdfs": [one]}, 1.0)
     assert cost.errors == sum(pair not in possible for pair in enumerate(chosen))
 
 
@@ -252,7 +252,7 @@ def test_a_batch_that_is_not_finite_costs_nan() -> None:
     one = NumeratorBuilder(MODEL, TREE, GRAPH, Tolerance()).build([1, 2, 3], [6, 6, 6])
     outputs = torch.full((len(one), MODEL.num_pdfs), torch.nan)
     for numerator in (one, np.ones(outputs.shape, bool)):
-        cost = LatticeFree({"pdfs": 1.0}, OPTIONS, GRAPH)(
+        cost = LatticeFreeCriterion({"pdfs": 1.0}, OPTIONS, GRAPH)(
             {"pdfs": outputs}, {"pdfs": [numerator]}, 6.0
         )
         assert torch.isnan(cost.objective)

@@ -15,8 +15,8 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.training_keys import SequenceConfig
 from bayes_asr.decode.lattices.reference import LatticeComparison
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.tasks.lattices.criterion import SequenceCriterion
-from bayes_asr.tasks.lattices.targets import NAME, Denominator
+from bayes_asr.tasks.lattices.criterion import LatticeCriterion
+from bayes_asr.tasks.lattices.targets import DENOMINATORS, Denominator
 from tests.support.aligned_cases import cells_of, list_paths, random_aligned
 from tests.support.small_corpus import MODEL
 
@@ -48,7 +48,7 @@ def make_batch(
     packed = torch.empty_like(labels)
     packed[order_of(FRAMES)] = labels
     logits = torch.from_numpy(rng.normal(0, 2, (sum(FRAMES), P)))
-    return denominators, references, logits, {"pdfs": packed, NAME: denominators}
+    return denominators, references, logits, {"pdfs": packed, DENOMINATORS: denominators}
 
 
 def order_of(lengths: tuple[int, ...]) -> Tensor:
@@ -59,9 +59,9 @@ def order_of(lengths: tuple[int, ...]) -> Tensor:
     )
 
 
-def criterion(kind: str, **changes: Any) -> SequenceCriterion:
+def criterion(kind: str, **changes: Any) -> LatticeCriterion:
     options: SequenceConfig = replace(OPTIONS, **changes)
-    return SequenceCriterion({"pdfs": 1.0}, kind, options, PRIORS)
+    return LatticeCriterion({"pdfs": 1.0}, kind, options, PRIORS)
 
 
 def by_enumeration(
@@ -164,9 +164,9 @@ def test_parts_of_a_batch_add_up(kind: str) -> None:
     for one, reference in zip(denominators, references, strict=True):
         rows = order[begin : begin + len(reference)]
         begin += len(reference)
-        alone = {"pdfs": targets["pdfs"][rows], NAME: [one]}
+        alone = {"pdfs": targets["pdfs"][rows], DENOMINATORS: [one]}
         torch.testing.assert_close(gradient_of(kind, logits[rows], alone), whole[rows])
-    nothing = {"pdfs": torch.empty(0, dtype=torch.long), NAME: []}
+    nothing = {"pdfs": torch.empty(0, dtype=torch.long), DENOMINATORS: []}
     assert gradient_of(kind, torch.empty(0, P), nothing).shape == (0, P)
 
 

@@ -10,22 +10,22 @@ WORK = 2**14  # outputs of a loss that are worth a thread
 
 
 class CompiledCrossEntropy(torch.autograd.Function):
-    """`apply(path, logits_NP, labels_N, frames)` -> the members of `Loss`, by a path.
+    """`apply(path, logits_NP, labels_N, num_labels)` -> the members of `Loss`, by a path.
 
     The gradient is computed with the loss, in the type of the outputs.
     """
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx, path: str, logits_NP: Tensor, labels_N: Tensor, frames: float
+        ctx: FunctionCtx, path: str, logits_NP: Tensor, labels_N: Tensor, num_labels: float
     ) -> tuple[Tensor, Tensor]:
         with_gradient = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
         losses, wrong, gradient = cross_entropy(
-            path, logits_NP, labels_N, 1 / frames, with_gradient=with_gradient
+            path, logits_NP, labels_N, 1 / num_labels, with_gradient=with_gradient
         )
         if gradient is not None:
             ctx.save_for_backward(gradient)
-        mean, errors = (losses.sum(dtype=torch.float64) / frames).float(), wrong.sum()
+        mean, errors = (losses.sum(dtype=torch.float64) / num_labels).float(), wrong.sum()
         ctx.mark_non_differentiable(errors)
         return mean, errors
 

@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from bayes_asr.nn.kernels.reference import fused, scan
 from bayes_asr.nn.kernels.reference.scan import Recurrence
 from bayes_asr.nn.units.cell import Cell
-from bayes_asr.nn.units.gated import LSTM, TorchGRU, TorchLSTM
+from bayes_asr.nn.units.conventional import LSTM, TorchGRU, TorchLSTM
 
 COMPILED = True
 DIRECTIONS = ((False,), (False, True))  # of a torch.nn.LSTM

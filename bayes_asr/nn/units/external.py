@@ -1,7 +1,7 @@
 """Units outside the package: MODULE:CLASS, of a file MODULE.py in the folder of BAYES_ASR_UNITS.
 
-Configurations and checkpoints come from others as well. They name a class; where there is code that
-may run, the environment alone says.
+A configuration or checkpoint of unknown origin only names a class. The environment of the user says
+which folder holds code that may run.
 """
 
 import os
@@ -13,10 +13,10 @@ from types import ModuleType
 from bayes_asr.base.errors import InputError
 
 FOLDER = "BAYES_ASR_UNITS"
-PREFIX = "units_outside_"  # no module of Python's or of a library is called so
+PREFIX = "external_units_"  # no module of Python's or of a library is called so
 
 
-def find_outside(unit: str) -> object:
+def find_external(unit: str) -> object:
     """Import MODULE:CLASS; InputError, saying what to do, where it is not there."""
     module, _, name = unit.partition(":")
     directory = os.environ.get(FOLDER)
@@ -46,7 +46,7 @@ def _import_file(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # of any kind, as its code is somebody's
+    except Exception as error:  # of any kind: the code is the user's
         raise InputError(f"{path}: {type(error).__name__}: {error}; correct it") from error
     sys.modules[name] = module
     return module

@@ -1,4 +1,7 @@
-"""Gated units of the literature: each is its equation, with h_0 = 0. Shapes: `cell`."""
+"""Units of the literature that are not Bayesian: each is its equation, with h_0 = 0.
+
+Shapes: `cell`. The Bayesian units that are compared with them are in `bayesian` and `unitwise`.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -8,7 +11,41 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.layer import State
-from bayes_asr.nn.units.cell import Cell, MixingCell, Partials, Product, apply_mask
+from bayes_asr.nn.units.cell import (
+    ActivatedCell,
+    Cell,
+    MixingCell,
+    Partials,
+    Product,
+    apply_mask,
+)
+
+
+class RNN(ActivatedCell):
+    r"""h_t = f(a), equations 15 (tanh) and 16 (ReLU) of Bittar & Garner (2021), with h_0 = 0.
+
+    f = \sigma is the unit that feeds back probabilities. f may be parameterised (`activations`).
+    """
+
+    kernel: ClassVar = "rnn"
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        """Return the state after a frame."""
+        return (self.drop(self.activation(a.squeeze(-2)), mask),)
+
+    def partials(
+        self, a: Tensor, previous: Sequence[Tensor], state: Sequence[Tensor], mask: Tensor | None
+    ) -> Partials:
+        """Return the derivatives of `forward`."""
+        by_gate = apply_mask(self.activation.derivative(a.squeeze(-2)), mask)
+        return [by_gate.unsqueeze(-2)], [[None]]
+
+
+class MLP(RNN):
+    """h_t = f(W x_t + b): a feed-forward layer, the same in both directions of time."""
+
+    states = 0
+    recurrent = False
 
 
 class LSTM(Cell):
@@ -135,6 +172,16 @@ class GRU(MixingCell):
     def reset(self, a: Tensor, h: Tensor) -> Tensor:
         """Return r h_{t-1}."""
         return a.select(-2, 1).sigmoid() * h
+
+
+class LiGRU(MixingCell):
+    r"""Light gated recurrent unit (Ravanelli et al. 2018), equation 8 of Bittar & Garner's poster.
+
+    z = \sigma(a_z), \tilde h = f(a_h), h_t = z \tilde h + (1 - z) h_{t-1}, h_0 = 0, f = ReLU.
+    """
+
+    kernel: ClassVar = "mixing"
+    gates = 2
 
 
 class TorchGRU(Cell):

@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mine.py").write_text(LEAKY)
     (tmp_path / "broken.py").write_text("import no_such_module\n")
     monkeypatch.setenv("BAYES_ASR_UNITS", str(tmp_path))
-    for name in [name for name in sys.modules if name.startswith("units_outside_")]:
+    for name in [name for name in sys.modules if name.startswith("external_units_")]:
         monkeypatch.delitem(sys.modules, name)
     return tmp_path
 
