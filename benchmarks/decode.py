@@ -29,9 +29,9 @@ from bayes_asr.base.jobs import run_jobs
 from bayes_asr.base.programs import find_program
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.search import compiled
-from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
+from bayes_asr.decode.search.utterance import ENGINES, decode_utterance
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))

@@ -18,7 +18,7 @@ import record
 
 from bayes_asr.data.sound.audio import bring_to_rate, read_audio
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
-from bayes_asr.decode.live import Hearing, LiveRecogniser, open_live
+from bayes_asr.decode.live import LiveRecogniser, PartialResult, open_live
 from bayes_asr.decode.recognise import RecognisedWord
 from bayes_asr.decode.transcribe import transcribe
 from bayes_asr.kaldi_io.text import read_scp
@@ -28,16 +28,16 @@ PIECE = 0.1  # seconds
 
 def hear(
     live: LiveRecogniser, samples: np.ndarray
-) -> tuple[list[RecognisedWord], list[tuple[float, Hearing]]]:
+) -> tuple[list[RecognisedWord], list[tuple[float, PartialResult]]]:
     """The words of an utterance, and what was heard of it when so many seconds were there."""
     size = int(live.rate * PIECE)
     words: list[RecognisedWord] = []
-    heard: list[tuple[float, Hearing]] = []
+    heard: list[tuple[float, PartialResult]] = []
     begin = 0
     for end in range(size, len(samples) + size, size):
         news = live.push(samples[begin:end])
         begin = end
-        if isinstance(news, Hearing):
+        if isinstance(news, PartialResult):
             heard.append((min(end, len(samples)) / live.rate, news))
         else:
             words += news.words
@@ -45,7 +45,7 @@ def hear(
 
 
 def delays(
-    words: list[RecognisedWord], heard: list[tuple[float, Hearing]], seconds: float
+    words: list[RecognisedWord], heard: list[tuple[float, PartialResult]], seconds: float
 ) -> tuple[list[float], list[float]]:
     """Frames from the end of each word until it stood for good, and until it was settled.
 

@@ -16,7 +16,7 @@ from bayes_asr.data.sound.arriving import iter_until_interrupt, read_arriving
 from bayes_asr.data.sound.audio import STDIN
 from bayes_asr.data.sound.containers import KINDS
 from bayes_asr.decode.lattices.paths import Weights
-from bayes_asr.decode.live import Heard, Hearing, open_live
+from bayes_asr.decode.live import FinalResult, PartialResult, open_live
 from bayes_asr.decode.packed import unpacked
 from bayes_asr.decode.segments import SEGMENTERS
 from bayes_asr.decode.subtitles import Format, make_cues, write_subtitles
@@ -157,13 +157,13 @@ def _listen(args: argparse.Namespace, weights: Weights | None) -> None:
         show(listener.finish())
 
 
-def _show_json(news: Hearing | Heard) -> None:
+def _show_json(news: PartialResult | FinalResult) -> None:
     print(json.dumps(asdict(news)), flush=True)
 
 
-def _show_words(news: Hearing | Heard) -> None:
+def _show_words(news: PartialResult | FinalResult) -> None:
     """On a terminal a line that grows, its open words in brackets; elsewhere what is over alone."""
-    if isinstance(news, Heard):
+    if isinstance(news, FinalResult):
         words = " ".join(word.word for word in news.words)
         line = printable(f"{news.begin:9.2f} {news.end:7.2f}  {words}")
         start = "\r\033[K" if sys.stdout.isatty() else ""

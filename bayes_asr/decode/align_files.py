@@ -23,7 +23,7 @@ from bayes_asr.decode.align_long import LongAligner, LongAlignment
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.lattices.ctm import TimedLabel
 from bayes_asr.decode.recordings import RecordingFrontEnd
-from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
@@ -98,16 +98,16 @@ def align_file(
     config, network = read_configuration(run), load(run)
     model = task_of(config).locate_model()
     words = [word for line in lines for word in line]
-    speech = read_pronouncer(lang, model, unknown)
+    pronouncer = read_pronouncer(lang, model, unknown)
     try:
-        speech = spell_words(speech, words)
+        pronouncer = spell_words(pronouncer, words)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
 
     def open_silence() -> SilenceModel:
         graph = locate(config.data.graph, config.data, "graph")
-        return SilenceModel.open(network, graph, speech.model)
+        return SilenceModel.open(network, graph, pronouncer.model)
 
     segmentation = Segmentation(front_end.compute, segmenter, "network", open_silence)
     sound = segmentation.open(str(file), channel)
@@ -115,10 +115,10 @@ def align_file(
     speaker = front_end.estimate(str(file), sample)
     stride = network.model.output_stride
     shift, seconds = FRAME_SHIFT * stride, sound.sound.seconds
-    timing = TimingAligner(speech, options, choose_engine(), stride)
+    timing = TimingAligner(pronouncer, options, choose_engine(), stride)
     if sound.segmenter != "none":
         search = SearchOptions.from_config(config.decode, allow_partial=True)
-        aligner = LongAligner(network, speech, options, search, choose_engine(), timing.align)
+        aligner = LongAligner(network, pronouncer, options, search, choose_engine(), timing.align)
         spans = sound.find_speech(speaker)
         parts = aligner.align(str(file), lines, spans, lambda: sound.read(spans, speaker))
         return AlignedFile(file, seconds, shift, parts.to_timed(round(seconds / shift)), parts)

@@ -29,10 +29,10 @@ from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.graph.build import build_graph
 from bayes_asr.decode.graph.ngram import estimate_witten_bell
 from bayes_asr.decode.lattices.ctm import TimedLabel
-from bayes_asr.decode.search.embedded import decode_utterance
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 from bayes_asr.decode.search.search_graph import DecodingGraph
+from bayes_asr.decode.search.utterance import decode_utterance
 from bayes_asr.decode.speakers import RecordedSegment
 
 ORDER = 4  # of the language model of the text, as Kaldi's make_biased_lms.py has it
@@ -71,9 +71,9 @@ class LongAlignment:
     def find_unsaid(self, count: int) -> Iterator[tuple[int, int]]:
         """Yield runs [begin, end) of words, of so many, that are not in the sound."""
         uttered = [-1, *sorted(self.words), count]
-        for before, behind in pairwise(uttered):
-            if behind > before + 1:
-                yield before + 1, behind
+        for index, following in pairwise(uttered):
+            if following > index + 1:
+                yield index + 1, following
 
     def find_extra(self) -> Iterator[Span]:
         """Yield spans of speech in seconds that are none of the words."""
@@ -89,10 +89,10 @@ class LongAlignment:
 
 @dataclass(frozen=True)
 class LongAligner:
-    """Aligner of recordings of any length: a network and all that tells how words are said."""
+    """Aligner of recordings of any length: network, pronunciations, options of both searches."""
 
     network: LogLikelihoods
-    speech: Pronouncer
+    pronouncer: Pronouncer
     options: AlignOptions
     search: SearchOptions
     engine: Engine
@@ -106,7 +106,7 @@ class LongAligner:
         spans: the segments of speech of a file in seconds; read: yields them, once for each call.
         """
         text = [word for line in lines for word in line]
-        known = [self.speech.find_word(word) for word in text]
+        known = [self.pronouncer.find_word(word) for word in text]
         recognised = self._recognise(lines, read())
         chains = find_passages(known, [word for _, word in recognised])
         if not chains:
@@ -153,16 +153,17 @@ class LongAligner:
 
     def _build_graph(self, lines: Sequence[Sequence[str]]) -> tuple[DecodingGraph, dict[int, str]]:
         """A graph of the words of the text, as they follow each other there, and their numbers."""
-        speech = self.speech
-        known = [[speech.find_word(word) for word in line] for line in lines]
+        pronouncer = self.pronouncer
+        known = [[pronouncer.find_word(word) for word in line] for line in lines]
         # Segments begin and end within lines: the text is also one sentence.
         sentences = [[word for line in known for word in line], *filter(None, known)]
         vocabulary = {*sentences[0]}
-        lexicon = [entry for entry in speech.lang.lexicon if entry.word in vocabulary]
-        lang = replace(speech.lang, lexicon=lexicon)
+        lexicon = [entry for entry in pronouncer.lang.lexicon if entry.word in vocabulary]
+        lang = replace(pronouncer.lang, lexicon=lexicon)
         language_model = estimate_witten_bell(sentences, ORDER)
-        built = build_graph(lang, language_model, speech.phones, speech.model, speech.tree)
-        graph = build_decoding_graph(built.hclg, speech.model, "the graph of the text")
+        phones, model = pronouncer.phones, pronouncer.model
+        built = build_graph(lang, language_model, phones, model, pronouncer.tree)
+        graph = build_decoding_graph(built.hclg, model, "the graph of the text")
         return graph, {number: word for word, number in built.words.items()}
 
     def _align_group(
@@ -205,7 +206,7 @@ class LongAligner:
 
     @cached_property
     def _partial(self) -> PartialAligner:
-        return PartialAligner(self.speech, self.options, self.engine)
+        return PartialAligner(self.pronouncer, self.options, self.engine)
 
 
 def _place_anchors(

@@ -1,4 +1,4 @@
-"""Words while one speaks: of the best path so far, and of utterances that a pause has ended."""
+"""Online recognition: partial results from the best path so far, final results after pauses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,8 +20,8 @@ from bayes_asr.decode.recognise import (
     open_recogniser,
 )
 from bayes_asr.decode.recordings import RecordingFrontEnd
-from bayes_asr.decode.search.embedded import read_lattice
 from bayes_asr.decode.search.inputs import check_loglikes
+from bayes_asr.decode.search.utterance import read_lattice
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
@@ -32,9 +32,9 @@ LONGEST = 30.0  # seconds of an utterance: a speaker who makes no pause is inter
 
 
 @dataclass(frozen=True)
-class Hearing:
-    """The words of an utterance that has begun at `begin` s: `settled`, which no later sound can
-    change, and `open`, which it can.
+class PartialResult:
+    """The words so far of an utterance that begins at `begin` s: `settled` ones, which later sound
+    cannot change, and `open` ones, which it can.
     """
 
     begin: float
@@ -43,8 +43,8 @@ class Hearing:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """An utterance that is over, from `begin` to `end` s, and its words."""
+class FinalResult:
+    """The words of an utterance that has ended, from `begin` to `end` s."""
 
     begin: float
     end: float
@@ -52,7 +52,7 @@ class Heard:
 
 
 class LiveRecogniser:
-    """A recogniser that is told of samples as they come, and says what it has heard so far.
+    """Recogniser of samples that arrive in pieces, with a result after each piece.
 
     An utterance ends where its best path has words and behind them `pause` seconds of silence, or
     after LONGEST. Its words are those that the sound between its begin and its end has offline.
@@ -82,7 +82,7 @@ class LiveRecogniser:
 
     @property
     def rate(self) -> int:
-        """The samples of a second that it expects."""
+        """Sampling rate in Hz of the sound that it takes."""
         return self._rate
 
     @property
@@ -90,8 +90,8 @@ class LiveRecogniser:
         """The frames by which the search is behind the sound, besides the frame of 25 ms itself."""
         return self._stream.latency
 
-    def push(self, samples: np.ndarray) -> Hearing | Heard:
-        """Take the next samples [N]; say what is heard of the utterance, or that it is over."""
+    def push(self, samples: np.ndarray) -> PartialResult | FinalResult:
+        """Take the next samples [N]; the result is final where the utterance has ended."""
         features = {name: sound.push(samples) for name, sound in self._sounds.items()}
         self._frames += min(map(len, features.values()))
         self._advance(self._stream(features).numpy())
@@ -100,11 +100,11 @@ class LiveRecogniser:
         silence = FRAME_SHIFT * self._count_silence(path.tid)
         if silence >= (self._pause if words else QUIET) or self._frames >= LONGEST / FRAME_SHIFT:
             return self.finish()
-        return Hearing(self._seconds(0), words[: path.fixed], words[path.fixed :])
+        return PartialResult(self._seconds(0), words[: path.fixed], words[path.fixed :])
 
-    def finish(self) -> Heard:
-        """End the utterance; the next one may begin, also where InputError says that nothing can be
-        heard in this one.
+    def finish(self) -> FinalResult:
+        """End the utterance; the next one may begin, also after the InputError of one in which
+        nothing is recognised.
         """
         begin, end = self._seconds(0), self._seconds(self._frames)
         try:
@@ -116,7 +116,7 @@ class LiveRecogniser:
         shifted = [
             replace(w, start=round(begin + w.start, 3), end=round(begin + w.end, 3)) for w in words
         ]
-        return Heard(begin, end, shifted)
+        return FinalResult(begin, end, shifted)
 
     def _begin(self) -> None:
         recogniser = self._recogniser
@@ -160,7 +160,7 @@ def open_live(
 ) -> LiveRecogniser:
     """Open a run for sound that arrives, at the rate `LiveRecogniser.rate`.
 
-    speaker: a recording of whoever will speak, for a run that normalises by the speaker. weights,
+    speaker: a recording of the speaker, for a run that normalises by speaker. weights,
     graph, hotwords: as of `transcribe`. InputError for a run that needs all of a sound, or that is
     adapted to speakers.
     """

@@ -1,10 +1,10 @@
-"""What of a text is where in a long recording: line by line, and what one of them lacks."""
+"""Report of a text against a long recording: the times of its lines, and what either lacks."""
 
 import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from bayes_asr.base.files import replacing
@@ -79,10 +79,10 @@ class LongReport:
             for passage in self.unsaid
         ]
         parts += [f"{begin:.2f} to {end:.2f} s: speech without text" for begin, end in self.extra]
-        for before, behind in zip(self.order, self.order[1:], strict=False):
-            if behind[0] < before[1]:
+        for passage, later in pairwise(self.order):
+            if later[0] < passage[1]:
                 parts.append(
-                    f"lines {behind[0]} to {behind[1]} come behind lines {before[0]} to {before[1]}"
+                    f"lines {later[0]} to {later[1]} come behind lines {passage[0]} to {passage[1]}"
                 )
         return parts
 

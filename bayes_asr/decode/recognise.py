@@ -17,14 +17,14 @@ from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
-from bayes_asr.decode.lattices.mbr import decode_risk
+from bayes_asr.decode.lattices.mbr import decode_mbr
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
-from bayes_asr.decode.search.embedded import DecodeResult, choose_engine, decode_utterance
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.tuned_weights import choose_weights
+from bayes_asr.decode.search.utterance import DecodeResult, choose_engine, decode_utterance
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.tasks.task import task_of
 
@@ -71,7 +71,7 @@ class Recogniser:
         if not result.reached_final:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
         # The words of the best path stay; risk gives each its confidence and, roughly, its times.
-        hypothesis = decode_risk(result.lattice, *self.weights, change_words=False, name=name).words
+        hypothesis = decode_mbr(result.lattice, *self.weights, change_words=False, name=name).words
         words = [self.words[timed.word] for timed in hypothesis]
         spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
         # Times count frames of the output, each as long as so many of the features.

@@ -16,7 +16,7 @@ from bayes_asr.data.features.fmllr_record import FmllrRecord, find_record
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, cmvn_statistics
 from bayes_asr.data.sound.audio import Announce, Channel, bring_to_rate, read_audio, warn
 from bayes_asr.data.sound.spectrum import Analysis
-from bayes_asr.decode.speakers import Recording, Speaker
+from bayes_asr.decode.speakers import RecordingFeatures, Speaker
 
 ADAPTER = "gmm.adaptation:SpeakerAdapter"
 """The `Adapter` of runs whose features our GMMs have adapted."""
@@ -57,13 +57,13 @@ class RecordingFrontEnd:
                 adapters[name] = _open_adapter(run, record.model_dir, front_end)
         return cls(front_ends, analyses, adapters)
 
-    def read(self, file: str, channel: Channel | None) -> Recording:
+    def read(self, file: str, channel: Channel | None) -> RecordingFeatures:
         """Compute all streams of a file, as far as all of them go, before any adaptation."""
         return self.compute(file, *read_audio(file, channel))
 
     def compute(
         self, file: str, samples: np.ndarray, rate: int, announce: Announce = warn
-    ) -> Recording:
+    ) -> RecordingFeatures:
         """Compute all streams of samples [N] at `rate` Hz, as `read` does."""
         rates = dict.fromkeys(analysis.sample_rate for analysis in self.analyses.values())
         resampled = {
@@ -77,9 +77,9 @@ class RecordingFrontEnd:
             )
         # Streams may differ by a frame at the end, where windows have other lengths.
         features = {name: x[:frames] for name, x in features.items()}
-        return Recording(file, len(samples) / rate, features)
+        return RecordingFeatures(file, len(samples) / rate, features)
 
-    def estimate(self, who: str, recordings: Sequence[Recording]) -> Speaker:
+    def estimate(self, who: str, recordings: Sequence[RecordingFeatures]) -> Speaker:
         """The speaker of recordings, as far as the run adapts to him or normalises by him.
 
         who: in messages. Nobody is adapted to where no speech was found.

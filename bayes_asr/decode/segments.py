@@ -1,6 +1,6 @@
 """Recordings of hours as segments of speech, each small enough for a network and a search.
 
-Speech is found by silero-vad, or where the network of a run does not hear silence. What a run
+Speech is found by silero-vad, or by the silence posteriors of the network of a run. What a run
 adapts to or normalises by is estimated on some minutes that are spread over a recording.
 """
 
@@ -21,7 +21,7 @@ from bayes_asr.data.sound.speech import RATE, WINDOW, detect_speech, find_segmen
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
-from bayes_asr.decode.speakers import RecordedSegment, Recording, Speaker
+from bayes_asr.decode.speakers import RecordedSegment, RecordingFeatures, Speaker
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 Segmenter = Literal["vad", "network", "none"]
@@ -33,7 +33,7 @@ LEAST_STRETCH = 0.1  # seconds: a shorter rest of a file has hardly a frame
 CONTEXT = 1.0  # seconds that it reads before and behind them
 
 
-ComputeStreams = Callable[[str, np.ndarray, int, Announce], Recording]
+ComputeStreams = Callable[[str, np.ndarray, int, Announce], RecordingFeatures]
 """(name, samples [N], rate in Hz, what is told of resampling) -> the streams that a run reads."""
 
 
@@ -60,7 +60,7 @@ class SilenceModel:
         """Seconds of a frame of the output."""
         return FRAME_SHIFT * self.network.model.output_stride
 
-    def __call__(self, recording: Recording) -> np.ndarray:
+    def __call__(self, recording: RecordingFeatures) -> np.ndarray:
         """Probabilities of speech [T] of a recording that is adapted to its speaker."""
         loglikes = self.network(recording.features, recording.statistics)
         logits = loglikes.double() + self.network.log_priors
@@ -69,7 +69,7 @@ class SilenceModel:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """How the files of a call are cut; a network that hears speech is opened where it is needed.
+    """Segmentation of the files of a call; a network that detects speech is opened when needed.
 
     segmenter: None is `automatic` for what is longer than LONG, otherwise `none`.
     """
@@ -81,7 +81,7 @@ class Segmentation:
 
     @cached_property
     def silence(self) -> SilenceModel:
-        """What hears speech by the network of the run."""
+        """The detector of speech by the network of the run."""
         return self.open_silence()
 
     @cached_property
@@ -102,7 +102,7 @@ class Segmentation:
 class SegmentedFile:
     """A sound file as segments of speech, or as one where the segmenter is `none`.
 
-    detector: silero-vad's network, for `vad`; silence: hears speech, for `network`.
+    detector: silero-vad's network, for `vad`; silence: the model of the run, for `network`.
     """
 
     sound: LongSound
@@ -111,8 +111,8 @@ class SegmentedFile:
     detector: Any = None
     silence: SilenceModel | None = None
 
-    def sample(self) -> list[Recording]:
-        """What a speaker is known by: all of a file, or some minutes of it, spread evenly."""
+    def sample(self) -> list[RecordingFeatures]:
+        """Sound to estimate the speaker from: all of the file, or some minutes, spread evenly."""
         if self.segmenter == "none":
             return [self._entire]
         spans = self._detected if self.segmenter == "vad" else self._stretches(0.0)
@@ -125,7 +125,7 @@ class SegmentedFile:
         if self.segmenter == "none":
             return [(0.0, self.sound.seconds)]
         if self.silence:
-            return self._find(self._hear_speech(speaker, self.silence), self.silence.step)
+            return self._find(self._detect_speech(speaker, self.silence), self.silence.step)
         return self._detected
 
     def read(self, spans: Sequence[Span], speaker: Speaker) -> Iterator[RecordedSegment]:
@@ -136,7 +136,7 @@ class SegmentedFile:
             yield replace(segment, recording=speaker.apply(segment.recording))
 
     @cached_property
-    def _entire(self) -> Recording:
+    def _entire(self) -> RecordingFeatures:
         return self.compute(self.sound.name, self.sound.read(), self.sound.rate, warn)
 
     @cached_property
@@ -165,7 +165,7 @@ class SegmentedFile:
         spans = [(max(0.0, t - context), min(t + STRETCH + context, length)) for t in begins]
         return [(begin, end) for begin, end in spans if end - begin > LEAST_STRETCH]
 
-    def _hear_speech(self, speaker: Speaker, silence: SilenceModel) -> Iterator[np.ndarray]:
+    def _detect_speech(self, speaker: Speaker, silence: SilenceModel) -> Iterator[np.ndarray]:
         """Yield probabilities of speech [n] in frames of the whole file, a stretch at a time."""
         for number, segment in enumerate(self.read(self._stretches(CONTEXT), speaker)):
             probabilities = silence(segment.recording)

@@ -1,4 +1,4 @@
-"""What is recorded of a speaker, as the streams of features that a run reads."""
+"""Features of recordings by stream, and their adaptation to a speaker."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordingFeatures:
     """Features [T, F] of a file of so many seconds, and statistics of its speaker, by stream."""
 
     file: str
@@ -23,8 +23,8 @@ class Speaker:
     adapted: Mapping[str, Callable[[np.ndarray], np.ndarray]]
     statistics: Mapping[str, np.ndarray]
 
-    def apply(self, recording: Recording) -> Recording:
-        """A recording with adapted features and the statistics."""
+    def apply(self, recording: RecordingFeatures) -> RecordingFeatures:
+        """The same recording with adapted features, and the speaker's statistics."""
         features = {
             name: self.adapted[name](x) if name in self.adapted else x
             for name, x in recording.features.items()
@@ -34,7 +34,7 @@ class Speaker:
 
 @dataclass(frozen=True)
 class RecordedSegment:
-    """A span of a file in seconds, and what is recorded there."""
+    """A span of a file in seconds, and its features."""
 
     span: tuple[float, float]
-    recording: Recording
+    recording: RecordingFeatures

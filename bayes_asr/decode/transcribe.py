@@ -25,7 +25,7 @@ from bayes_asr.decode.recognise import (
 )
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.segments import Segmentation, SegmentedFile, Segmenter, SilenceModel
-from bayes_asr.decode.speakers import Recording, Speaker
+from bayes_asr.decode.speakers import RecordingFeatures, Speaker
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.nn import beam_search
 from bayes_asr.tasks.task import task_of
@@ -125,7 +125,7 @@ def transcribe(
     recogniser = _choose_recogniser(run, network, config, weights, graph, hotwords)
     segmentation = _make_segmentation(run, front_end, network, config, graph, segmenter)
     refused: list[str] = []
-    sounds: list[tuple[SegmentedFile, list[Recording]]] = []
+    sounds: list[tuple[SegmentedFile, list[RecordingFeatures]]] = []
     # All files are looked at first: statistics of one speaker are those of all of them.
     for name in files:
         with _collect_errors(refused):

@@ -18,14 +18,14 @@ from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.lattices.aligned import find_times
 from bayes_asr.decode.lattices.posteriors import compute_posteriors
-from bayes_asr.decode.search.embedded import (
+from bayes_asr.decode.search.embedded_decoder import Result, record_result
+from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.search.utterance import (
     DecodeResult,
     choose_engine,
     read_lattice,
     search_lattice,
 )
-from bayes_asr.decode.search.job import DecodeJob
-from bayes_asr.decode.search.workers import Result, record_result
 from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.features import MODEL, Pipeline, find_unadapted, read_pipeline
 from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr

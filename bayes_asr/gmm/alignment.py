@@ -91,7 +91,7 @@ def boost_silence(
     return replace(mixtures, weights=weights)
 
 
-def equal_alignment(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndarray:
+def align_equal_compiled(utt: str, graph: Fst, frames: int, seed: int = 0) -> np.ndarray:
     """Return transition-ids int32 [frames] of a random path, with states of equal lengths.
 
     As Kaldi's align-equal-compiled, whose random numbers these are with seed 0; the paths of both
@@ -136,7 +136,7 @@ def _walk(graph: Fst, random: Random) -> tuple[np.ndarray, np.ndarray]:
         arc = begin + (int(random.integers(1)[0]) % choices if choices > 1 else 0)
         if arc == end:
             return np.array(states), np.array(arcs, np.int64)
-        # A self-loop is drawn and passed over, as in Kaldi: `equal_alignment` adds the loops.
+        # A self-loop is drawn and passed over, as in Kaldi: `align_equal_compiled` adds the loops.
         if graph.nextstate[arc] != states[-1]:
             arcs.append(arc)
             states.append(int(graph.nextstate[arc]))

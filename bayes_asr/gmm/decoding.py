@@ -20,9 +20,9 @@ from bayes_asr.data.features.streams import report_lacking
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import write_decoding
-from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, Result, decode_one
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, DecodeSummary
-from bayes_asr.decode.search.workers import EmbeddedDecoder, Result, decode_one
+from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
 from bayes_asr.gmm.features import (
     MODEL,

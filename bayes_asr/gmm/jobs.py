@@ -13,8 +13,8 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions
-from bayes_asr.decode.search.embedded import choose_engine
-from bayes_asr.gmm.alignment import Aligner, align_all, boost_silence, equal_alignment
+from bayes_asr.decode.search.utterance import choose_engine
+from bayes_asr.gmm.alignment import Aligner, align_all, align_equal_compiled, boost_silence
 from bayes_asr.gmm.features import (
     Pipeline,
     SpeakerFeatures,
@@ -229,7 +229,7 @@ def align_equal(
     alignments: list[tuple[str, np.ndarray | InputError]] = []
     for utt, graph in graphs:
         try:
-            alignments.append((utt, equal_alignment(utt, graph, len(features[utt]))))
+            alignments.append((utt, align_equal_compiled(utt, graph, len(features[utt]))))
         except InputError as error:
             alignments.append((utt, error))
     return alignments

@@ -8,12 +8,12 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.decoding_keys import SearchOptions
-from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.search_graph import DecodingGraph
+from bayes_asr.decode.search.utterance import ENGINES
 from bayes_asr.gmm.alignment import FeatureReader
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.kaldi_io.gmm import read_gmm

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.decode.search import compiled
-from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.utterance import ENGINES
 from tests.support.decode_cases import write_small_graph
 from tests.support.places import ROOT
 

@@ -12,8 +12,8 @@ import bayes_asr
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.spectrum import Analysis
-from bayes_asr.decode.search.embedded import choose_engine, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.utterance import choose_engine, decode_utterance
 from bayes_asr.kaldi_io.text import read_symbols
 from tests.data.sound.test_audio import riff
 from tests.decode.test_transcribe import (

@@ -12,7 +12,7 @@ import pytest
 import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.decode.live import Heard, Hearing, open_live
+from bayes_asr.decode.live import FinalResult, PartialResult, open_live
 from tests.data.sound.test_audio import riff
 from tests.decode.test_transcribe import RATE, TINY, command, run, speak  # noqa: F401 - a fixture
 from tests.support.places import CONF
@@ -56,7 +56,7 @@ def test_utterances_are_those_of_their_sound(
     settled: list[str] = []
     heard = []
     for item in news:
-        if isinstance(item, Hearing):
+        if isinstance(item, PartialResult):
             assert item.settled[: len(settled)] == settled
             settled = item.settled
         else:
@@ -85,9 +85,9 @@ def test_words_are_settled_before_the_utterance_is_over(
     news = [
         live.push(part) for part in np.split(samples, range(RATE // 10, len(samples), RATE // 10))
     ]
-    most = max(len(item.settled) for item in news if isinstance(item, Hearing))
+    most = max(len(item.settled) for item in news if isinstance(item, PartialResult))
     assert most >= 2
-    assert any(isinstance(item, Heard) and item.words for item in news)
+    assert any(isinstance(item, FinalResult) and item.words for item in news)
 
 
 def test_long_silence_ends_an_utterance_without_words(
@@ -97,7 +97,7 @@ def test_long_silence_ends_an_utterance_without_words(
     live = open_live(forward_run)
     sound = np.concatenate([quiet, samples])
     pieces = np.split(sound, range(RATE // 10, len(sound), RATE // 10))
-    first, *others = [item for item in map(live.push, pieces) if isinstance(item, Heard)]
+    first, *others = [item for item in map(live.push, pieces) if isinstance(item, FinalResult)]
     assert first.words == []
     assert 10 <= first.end < 10.2
     assert [w.word for item in others for w in item.words] == ["six", "one", "two", "one"] * 2
@@ -157,7 +157,7 @@ def test_the_next_utterance_begins_where_one_fails(
         with pytest.raises(InputError, match="too large"):
             live.push(samples[:half])
     heard = live.push(samples[half:])
-    assert isinstance(heard, Heard)
+    assert isinstance(heard, FinalResult)
     assert [word.word for word in heard.words] == ["six", "one", "two", "one"]
     for time in (heard.begin, *(word.start for word in heard.words)):
         assert time == round(time, 3)

@@ -14,13 +14,13 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import add_deltas, splice
 from bayes_asr.decode.align.best_path import Alignment
 from bayes_asr.decode.graph.transducers import build_fst
-from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.gmm.alignment import (
     ALIGN_SI,
     Aligner,
     align_all,
+    align_equal_compiled,
     boost_silence,
-    equal_alignment,
 )
 from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
 from bayes_asr.gmm.likelihood import log_likelihoods
@@ -213,7 +213,7 @@ def test_equal_lengths_are_those_of_kaldis_program() -> None:
     model, _, graphs = model_of("mono")
     text = read_text(GOLDEN / "data" / "text")
     for utt, x in [*features("mono").items()][:10]:
-        found = equal_alignment(utt, graphs[utt], len(x))
+        found = align_equal_compiled(utt, graphs[utt], len(x))
         assert len(found) == len(x)
         begins = np.flatnonzero(~model.self_loop[found])
         assert len(begins) == 3 * len(text[utt])
@@ -230,22 +230,22 @@ def two_ways() -> Fst:
 
 def test_ways_are_drawn_by_name_and_seed() -> None:
     graph = two_ways()
-    drawn = [equal_alignment(f"utt{i}", graph, 5)[0] for i in range(40)]
+    drawn = [align_equal_compiled(f"utt{i}", graph, 5)[0] for i in range(40)]
     assert {*drawn} == {1, 3}
-    again = [equal_alignment(f"utt{i}", graph, 5)[0] for i in range(40)]
+    again = [align_equal_compiled(f"utt{i}", graph, 5)[0] for i in range(40)]
     assert drawn == again
-    others = [equal_alignment(f"utt{i}", graph, 5, seed=1)[0] for i in range(40)]
+    others = [align_equal_compiled(f"utt{i}", graph, 5, seed=1)[0] for i in range(40)]
     assert drawn != others
-    assert equal_alignment("utt", graph, 5).tolist() in ([1, 2, 2, 2, 5], [3, 4, 4, 4, 5])
+    assert align_equal_compiled("utt", graph, 5).tolist() in ([1, 2, 2, 2, 5], [3, 4, 4, 4, 5])
 
 
 def test_too_few_frames_are_refused() -> None:
     with pytest.raises(InputError, match="u: 1 frames, but its transcript has 2 states"):
-        equal_alignment("u", two_ways(), 1)
+        align_equal_compiled("u", two_ways(), 1)
     stiff = build_fst([(0, 1, 0, 0.0, 1)], {1: 0.0})
     with pytest.raises(InputError, match="u: 3 frames, but none of its 1 states can last"):
-        equal_alignment("u", stiff, 3)
-    assert equal_alignment("u", stiff, 1).tolist() == [1]
+        align_equal_compiled("u", stiff, 3)
+    assert align_equal_compiled("u", stiff, 1).tolist() == [1]
 
 
 def test_silence_is_boosted_in_all_its_pdfs() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.alignment import Aligner, align_all
 from bayes_asr.gmm.decoding import group_utterances

@@ -17,7 +17,7 @@ from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.ngram import read_arpa
-from bayes_asr.gmm.alignment import Aligner, align_all, boost_silence, equal_alignment
+from bayes_asr.gmm.alignment import Aligner, align_all, align_equal_compiled, boost_silence
 from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline
 from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
@@ -222,7 +222,7 @@ def test_starts_of_equal_lengths_are_kaldis(stage: Stage) -> None:
     kaldis = read_alignments(stage.ours / "equal.ali")
     assert kaldis.keys() == stage.x.keys()
     for utt, graph in iter_fsts(graphs):
-        assert equal_alignment(utt, graph, len(stage.x[utt])).tolist() == kaldis[utt]
+        assert align_equal_compiled(utt, graph, len(stage.x[utt])).tolist() == kaldis[utt]
 
 
 def test_kaldi_decodes_with_our_graph_and_model_as_we_do(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.determinize import determinize
-from bayes_asr.decode.search.embedded import ENGINES
+from bayes_asr.decode.search.utterance import ENGINES
 from bayes_asr.kaldi_io.lattice import (
     CompactLattice,
     Lattice,

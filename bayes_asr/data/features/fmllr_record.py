@@ -22,7 +22,7 @@ class FmllrRecord:
 
 
 def describe_adapted(sound: Mapping[str, Any]) -> dict[str, Any]:
-    """What made features that fMLLR adapts, by the analysis of sound, as env.json describes it."""
+    """The entry of env.json for features that fMLLR adapts; sound: their analysis of sound."""
     return {**sound, "adapted": "fmllr"}
 
 

@@ -20,7 +20,7 @@ SMOOTHING = 0.1  # seconds over which the best place for a cut is sought
 
 @dataclass(frozen=True)
 class SegmentOptions:
-    """What counts as speech, and as one segment; times in seconds.
+    """Options of the detection of speech and of its segments; times in seconds.
 
     onset, offset: probabilities at which speech begins, and below which it ends; pause: a shorter
     one is inside a segment; shortest: of a segment; padding: at its ends; longest: beyond it a

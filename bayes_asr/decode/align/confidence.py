@@ -65,9 +65,10 @@ class ConfidenceModel:
 
     def build_graph(self, words: Sequence[str]) -> Fst:
         """The graph of `words`, transition-ids on input labels, with a filler beside each phone."""
-        speech = self.pronouncer
-        word_ids = [speech.word_ids[speech.find_word(word)] for word in words]
-        arcs, final = expand_context(speech.lexicon.transcript_acceptor(word_ids), speech.tree)
+        pronouncer = self.pronouncer
+        word_ids = [pronouncer.word_ids[pronouncer.find_word(word)] for word in words]
+        acceptor = pronouncer.lexicon.transcript_acceptor(word_ids)
+        arcs, final = expand_context(acceptor, pronouncer.tree)
         with_fillers = [arc for phone in arcs for arc in self._add_filler(phone)]
         graph = assemble(with_fillers, final, self._hmms)
         costs = transition_costs(self._hmms.model, self._hmms.transitions)

@@ -37,7 +37,7 @@ from bayes_asr.decode.forward.directory import (
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import build_monophones, find_phones_file, read_lang
 from bayes_asr.decode.lattices.ctm import read_places
-from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model

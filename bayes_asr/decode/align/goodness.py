@@ -51,8 +51,8 @@ class PhoneScores:
 
     @property
     def features(self) -> np.ndarray:
-        """What classifiers learn of, float64 [N, 2M]: LPP, then LPR, by how much the phone itself
-        is likelier than each.
+        """The features of a classifier, float64 [N, 2M]: LPP, then LPR, by how much the phone
+        itself is likelier than each.
         """
         return np.concatenate([self.lpp, self.log_posterior[:, None] - self.lpp], axis=1)
 

@@ -32,7 +32,7 @@ LEAST_BEAM = 20.0  # within which a path may skip and fill a few times
 
 
 @dataclass(frozen=True)
-class SaidWord:
+class SpokenWord:
     """A word of a transcript, by its index, and its frames; it ends before the frame `end`."""
 
     index: int
@@ -42,14 +42,14 @@ class SaidWord:
 
 @dataclass(frozen=True)
 class PartialAligner:
-    """Aligner of transcripts that say too much, or too little."""
+    """Aligner of transcripts with words that are not spoken, or without some that are."""
 
     pronouncer: Pronouncer
     options: AlignOptions
     engine: Engine
 
-    def align(self, name: str, words: Sequence[str], loglikes: np.ndarray) -> list[SaidWord]:
-        """The words that are said in log-likelihoods [T, P]; InputError where no path is."""
+    def align(self, name: str, words: Sequence[str], loglikes: np.ndarray) -> list[SpokenWord]:
+        """The words that are spoken in log-likelihoods [T, P]; InputError where no path is."""
         count = max(1, round(BEST_PDFS * loglikes.shape[1]))
         best = np.partition(loglikes, -count, axis=1)[:, -count:]
         extended = np.column_stack([loglikes, best.mean(1, dtype=np.float64).astype(np.float32)])
@@ -61,7 +61,7 @@ class PartialAligner:
             x.tolist() for x in phone_spans(self._hmms.model, aligned.transition_ids)
         )
         return [
-            SaidWord(index, start[first], end[last - 1])
+            SpokenWord(index, start[first], end[last - 1])
             for index, first, last in self._parse(name, words, phones)
         ]
 
@@ -83,16 +83,16 @@ class PartialAligner:
         Three states a boundary: words come in (3i), words go out (3i + 1), words are being skipped
         (3i + 2); fillers and inner phones are numbered behind them.
         """
-        speech, arcs = self.pronouncer, list[PhoneArc]()
-        pause = speech.lang.silence_probability if speech.silence else 0.0
+        pronouncer, arcs = self.pronouncer, list[PhoneArc]()
+        pause = pronouncer.lang.silence_probability if pronouncer.silence else 0.0
         states = 3 * (len(words) + 1)
         for i in range(len(words) + 1):
             come, go, skip = 3 * i, 3 * i + 1, 3 * i + 2
             filled, states = states, states + 1
             arcs.append((come, NO_PHONE, -log_scalar(1.0 - pause), go))
             if pause:
-                arcs.append((come, speech.silence, -log_scalar(pause), go))
-                arcs.append((filled, speech.silence, 0.0, come))
+                arcs.append((come, pronouncer.silence, -log_scalar(pause), go))
+                arcs.append((filled, pronouncer.silence, 0.0, come))
             arcs += [
                 (come, self._filler, OF_FILLER, filled),
                 (filled, NO_PHONE, 0.0, go),
@@ -101,7 +101,7 @@ class PartialAligner:
             if i == len(words):
                 return PhoneAcceptor(arcs, {go: 0.0})
             arcs += [(go, NO_PHONE, OF_SKIPPING, skip + 3), (skip, NO_PHONE, OF_SKIPPED, skip + 3)]
-            for cost, phones in speech.pronounce(words[i]):
+            for cost, phones in pronouncer.pronounce(words[i]):
                 inner = [go, *range(states, states + len(phones) - 1), come + 3]
                 states += len(phones) - 1
                 costs = [cost, *[0.0] * (len(phones) - 1)]

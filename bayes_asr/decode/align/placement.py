@@ -1,4 +1,4 @@
-"""Which words of a text may lie in which segments of a long recording, by anchors between both."""
+"""Candidate words of a text for each segment of a long recording, by anchors between both."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

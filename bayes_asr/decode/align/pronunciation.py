@@ -30,7 +30,7 @@ from bayes_asr.decode.forward.directory import (
 )
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import read_silence_phones
-from bayes_asr.decode.search.embedded import ENGINES, choose_engine
+from bayes_asr.decode.search.utterance import ENGINES, choose_engine
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -160,10 +160,10 @@ def _open_scorer(
     log_priors: tuple[float, ...],
     frame_shift: float,
 ) -> UtteranceScorer:
-    speech = read_pronouncer(*files)
-    silence = {speech.lang.silence or "", *read_silence_phones(files[0])}
-    scorer = PronunciationScorer(speech.model, speech.phones, silence, np.array(log_priors))
-    return UtteranceScorer(speech, scorer, options, engine, frame_shift)
+    pronouncer = read_pronouncer(*files)
+    silence = {pronouncer.lang.silence or "", *read_silence_phones(files[0])}
+    scorer = PronunciationScorer(pronouncer.model, pronouncer.phones, silence, np.array(log_priors))
+    return UtteranceScorer(pronouncer, scorer, options, engine, frame_shift)
 
 
 def _score_item(

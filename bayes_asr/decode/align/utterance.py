@@ -16,8 +16,8 @@ from bayes_asr.decode.align.spans import word_spans
 from bayes_asr.decode.align.timed import TimedAlignment, TimedResult
 from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
 from bayes_asr.decode.lattices.ctm import TimedLabel
-from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.engine import Engine
+from bayes_asr.decode.search.utterance import ENGINES
 from bayes_asr.kaldi_io.transition_model import phone_spans
 
 PronouncerFiles = tuple[Path, Path, str | None]  # the arguments of read_pronouncer
@@ -37,8 +37,8 @@ class TimingAligner:
 
     def align(self, utt: str, words: Sequence[str], loglikes: np.ndarray) -> TimedAlignment:
         """Align log-likelihoods [T, P] with `words`; InputError as of `align_utterance`."""
-        speech = self.pronouncer
-        aligned = align_utterance(utt, words, loglikes, speech, self.options, self.engine)
+        pronouncer = self.pronouncer
+        aligned = align_utterance(utt, words, loglikes, pronouncer, self.options, self.engine)
         tids = aligned.transition_ids
         try:
             posteriors = self._confidence.frame_posteriors(utt, words, loglikes, tids)
@@ -47,12 +47,13 @@ class TimingAligner:
             # disagree.
             LOGGER.warning("%s; its confidences are 0", error)
             posteriors = np.zeros(len(tids))
-        phone_ids, start, end = (x.tolist() for x in phone_spans(speech.model, tids))
-        labels = [speech.phone_names[phone] for phone in phone_ids]
+        phone_ids, start, end = (x.tolist() for x in phone_spans(pronouncer.model, tids))
+        labels = [pronouncer.phone_names[phone] for phone in phone_ids]
         phones = zip(labels, start, end, strict=True)
-        spans = word_spans(words, tids, speech)
+        spans = word_spans(words, tids, pronouncer)
         # Silence agrees with almost any sound that is quiet: it says little about the text.
-        of_speech = speech.model.phone[tids] != speech.phones.get(speech.lang.silence or "")
+        silence = pronouncer.phones.get(pronouncer.lang.silence or "")
+        of_speech = pronouncer.model.phone[tids] != silence
         return TimedAlignment(
             aligned,
             [_time(word, *span, posteriors) for word, span in zip(words, spans, strict=True)],

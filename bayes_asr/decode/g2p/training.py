@@ -1,4 +1,4 @@
-"""What a model of pronunciation is trained on: a lexicon as Kaldi data directories."""
+"""Training data of a model of pronunciation: a lexicon as Kaldi data directories."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -57,7 +57,7 @@ class ArcTable:
     num_nodes: int
 
 
-def decode_risk(
+def decode_mbr(
     lattice: CompactLattice,
     lmwt: float,
     wip: float = 0.0,

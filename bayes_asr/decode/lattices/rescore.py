@@ -10,7 +10,7 @@ from bayes_asr.base.files import together
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, write_ctm
-from bayes_asr.decode.lattices.mbr import MbrHypothesis, TimedWord, decode_risk
+from bayes_asr.decode.lattices.mbr import MbrHypothesis, TimedWord, decode_mbr
 from bayes_asr.decode.lattices.paths import Weights, best_paths, sweep_words
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
@@ -89,7 +89,7 @@ def rescore_lattice(
     words = sweep_words(lattice, options.grid)
     for (lmwt, wip), best_words in zip(options.grid, words, strict=True):
         paths = [path.words for path in best_paths(lattice, options.nbest, lmwt, wip)]
-        least = decode_risk(lattice, lmwt, wip, name=utt) if options.mbr else MbrHypothesis([], 0.0)
+        least = decode_mbr(lattice, lmwt, wip, name=utt) if options.mbr else MbrHypothesis([], 0.0)
         results.append(RescoredLattice(utt, best_words, paths, least.words, least.risk))
     return results
 
@@ -139,4 +139,4 @@ def write_ctm_at(
 
 def time_words(weights: Weights, utt: str, lattice: CompactLattice) -> tuple[str, list[TimedWord]]:
     """Return the utterance and its words of least expected error."""
-    return utt, decode_risk(lattice, *weights, name=utt).words
+    return utt, decode_mbr(lattice, *weights, name=utt).words

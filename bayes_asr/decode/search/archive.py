@@ -14,11 +14,11 @@ from bayes_asr.base.files import discard, replacing, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
+from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, start_decoding
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, Decoder, DecodeSummary
 from bayes_asr.decode.search.kaldi import KaldiDecoder
+from bayes_asr.decode.search.loglikes import count_listed
 from bayes_asr.decode.search.search_record import RECORD, Record, describe_search, write_record
-from bayes_asr.decode.search.utterances import count_listed
-from bayes_asr.decode.search.workers import EmbeddedDecoder, start_decoding
 from bayes_asr.kaldi_io.text import WordSymbols, write_text
 
 LOG = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The search over an utterance, its state-level lattice, and the best path, also before the end."""
+"""The search over an utterance: its session, its state-level lattice, partial traceback."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from bayes_asr.decode.search.tokens import Frame, Links, Search, finish, no_link
 from bayes_asr.kaldi_io.lattice import Lattice
 
 NEAR = np.float32(0.01)
-"""Ways that cost so little more than the cheapest may win by rounding once the path is complete."""
+"""Paths that cost so little more than the cheapest may win by rounding once they are complete."""
 
 
 class ReferenceSession:
@@ -153,8 +153,10 @@ def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
 
 @dataclass
 class Arrival:
-    """How a token is reached: `common`, the words that all near ways to it begin with; whether they
-    are `complete`, all words of these ways; of the cheapest way the last link, and its kind.
+    """Entry of a token of a partial traceback: `common`, the longest prefix of words that all paths
+    to it within NEAR of the cheapest share, and whether it is `complete`, all words of these paths.
+
+    cost, source, arc, emits: the last link of the cheapest path, and whether it emits.
     """
 
     common: tuple[int, ...]
@@ -166,10 +168,10 @@ class Arrival:
 
 
 def trace(graph: DecodingGraph, frames: Sequence[Frame]) -> BestPath:
-    """Return the best path so far of an utterance that has not ended, and how far it is settled.
+    """Return the best path so far of an utterance that has not ended, and its settled words.
 
-    Whatever comes later, the final path passes a token of the last frame, and reaches it by the
-    cheapest way there. So the words that these ways have in common, from the first one on, stay.
+    The final path passes a token of the last frame, and reaches it by the cheapest path there. So
+    the common prefix of the words of these paths stays, whatever comes later.
     """
     # The token of the start state is the one that no epsilon link enters.
     (start,) = set(range(len(frames[0].state))) - set(frames[0].inner.target.tolist())
@@ -250,7 +252,7 @@ def _read_best(
     arrivals: Sequence[dict[int, Arrival]],
     fixed: int,
 ) -> BestPath:
-    """The words, their frames and the transition-ids on the way back from the cheapest token."""
+    """The words, their frames and the transition-ids, traced back from the cheapest token."""
     t, token = len(frames) - 1, int(frames[-1].cost.argmin())
     words: list[tuple[int, int]] = []
     tids: list[int] = []

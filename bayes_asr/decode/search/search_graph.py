@@ -1,4 +1,4 @@
-"""The decoding graph as the search walks it: emitting and epsilon arcs apart, and a path of it."""
+"""The decoding graph of the search: emitting and epsilon arcs apart; the best path through it."""
 
 from dataclasses import dataclass
 
@@ -128,8 +128,8 @@ def has_cycle(arcs: Arcs) -> bool:
 class BestPath:
     """The best path so far of an utterance that has not ended.
 
-    `word` int32 [W]: its words; `frame` int32 [W]: the frames before which they were written;
-    `tid` int32 [T]: its transition-ids; fixed: how many of the words no later frame can change.
+    `word` int32 [W]: its words; `frame` int32 [W]: the frames before which they stand; `tid` int32
+    [T]: its transition-ids; fixed: the number of words that no later frame can change.
     """
 
     word: np.ndarray

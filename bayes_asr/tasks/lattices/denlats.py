@@ -22,10 +22,10 @@ from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lexicon import RESERVED
 from bayes_asr.decode.graph.ngram import estimate_witten_bell
 from bayes_asr.decode.search.archive import write_decoding
+from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, decode_all
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.search_record import Record, read_search
-from bayes_asr.decode.search.workers import EmbeddedDecoder, decode_all
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols

@@ -17,7 +17,7 @@ from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.phone_loop import PhoneLoop
 from bayes_asr.decode.align.transcript import Pronouncer
 from bayes_asr.decode.align.utterance import TimingAligner
-from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.search.utterance import choose_engine
 from tests.decode.align.test_utterance import sayings, toy
 
 ENGINE = choose_engine()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bayes_asr.decode.align import partial
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.partial import PartialAligner, SaidWord
-from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.align.partial import PartialAligner, SpokenWord
+from bayes_asr.decode.search.utterance import choose_engine
 from tests.decode.align.test_utterance import toy
 
 SPEECH = toy(0.5)
@@ -64,7 +64,7 @@ def test_other_sound_is_passed_over(before: list[str], behind: list[str]) -> Non
     loglikes, spans = speak([*before, "b", "b", "b", *behind])
     found = ALIGNER.align("u", [*before, *behind], loglikes)
     inside = spans[: len(before)] + spans[len(before) + 3 :]
-    assert found == [SaidWord(i, *span) for i, span in enumerate(inside)]
+    assert found == [SpokenWord(i, *span) for i, span in enumerate(inside)]
 
 
 def test_a_text_of_which_nothing_is_said_has_no_words() -> None:

@@ -21,7 +21,7 @@ from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import NgramModel, read_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
-from bayes_asr.decode.search.embedded import choose_engine
+from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.ark import iter_int_vectors
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.lattices.mbr import decode_risk
+from bayes_asr.decode.lattices.mbr import decode_mbr
 from bayes_asr.decode.lattices.paths import best_paths, pair_weights, sweep_words
 from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.kaldi_io.lattice import CompactLattice
@@ -73,18 +73,18 @@ def test_risk_bounds_the_expected_distance_and_the_words_lower_it(seed: int) -> 
     """The recursion is an upper bound of the expected edit distance (section 4 of the paper)."""
     lattice = word_lattice(seed)
     shares = posteriors(lattice)
-    found = decode_risk(lattice, LMWT, WIP)
+    found = decode_mbr(lattice, LMWT, WIP)
     exact = expected_distance(tuple(one.word for one in found.words), shares)
     assert exact <= found.risk + 1e-3
     assert found.risk <= exact * 1.25 + 0.05
-    best_path = decode_risk(lattice, LMWT, WIP, change_words=False)
+    best_path = decode_mbr(lattice, LMWT, WIP, change_words=False)
     assert [one.word for one in best_path.words] == sweep_words(lattice, [(LMWT, WIP)])[0]
     assert found.risk <= best_path.risk + 1e-6
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_times_are_in_order_and_confidences_are_posteriors(seed: int) -> None:
-    found = decode_risk(word_lattice(seed, frames=8), LMWT, WIP).words
+    found = decode_mbr(word_lattice(seed, frames=8), LMWT, WIP).words
     times = [time for one in found for time in (one.start, one.end)]
     assert times == sorted(times)
     assert all(0 <= time <= 8 for time in times)
@@ -96,7 +96,7 @@ def test_lattice_that_would_take_too_much_memory_is_refused(
 ) -> None:
     monkeypatch.setattr("bayes_asr.decode.lattices.mbr.MOST_BYTES", 1 << 10)
     with pytest.raises(InputError, match=r"^hours: confidences of \d+ words .* cut the recording"):
-        decode_risk(word_lattice(0), LMWT, WIP, name="hours")
+        decode_mbr(word_lattice(0), LMWT, WIP, name="hours")
 
 
 def test_single_path_is_certain() -> None:
@@ -113,7 +113,7 @@ def test_single_path_is_certain() -> None:
         final_tid_offsets=np.array([0, 0, 0, 1]),
         final_tids=np.array([3], np.int32),
     )
-    found = decode_risk(lattice, 1.0)
+    found = decode_mbr(lattice, 1.0)
     assert [(one.word, one.start, one.end, one.confidence) for one in found.words] == [
         (5, 0.0, 2.0, 1.0),
         (7, 2.0, 5.0, 1.0),

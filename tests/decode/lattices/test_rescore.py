@@ -13,8 +13,8 @@ from bayes_asr.cli import rescore
 from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.lattices.rescore import RescoreOptions, rescore_lattices
 from bayes_asr.decode.search.archive import decode_archive
-from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.search.utterance import ENGINES
 from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import CASES, Golden, golden_case, random_network

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.lattices.mbr import decode_risk
+from bayes_asr.decode.lattices.mbr import decode_mbr
 from bayes_asr.decode.lattices.paths import best_paths, sweep_words
 from bayes_asr.decode.lattices.rescore import RescoreOptions, iter_word_lattices, rescore_lattices
 from bayes_asr.kaldi_io.lattice import CompactLattice
@@ -80,7 +80,7 @@ def test_readings_of_any_shape_are_those_of_its_paths(seed: int, tmp_path: Path)
     with watched():
         (words,) = sweep_words(found, [(LMWT, WIP)])
         best = best_paths(found, len(paths) + 1, LMWT, WIP)
-        least = decode_risk(found, LMWT, WIP, change_words=False)
+        least = decode_mbr(found, LMWT, WIP, change_words=False)
     costs = [p.graph_cost + WIP * len(p.words) + p.acoustic_cost / LMWT for p in best]
     np.testing.assert_allclose(costs, [cost for cost, _ in paths], atol=1e-4)
     cheapest = [said for cost, said in paths if cost < paths[0][0] + 1e-4]

@@ -16,10 +16,10 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.decoding_keys import KALDI_DEFAULTS, UNLIMITED, SearchOptions
 from bayes_asr.decode.lattices.paths import pair_weights
-from bayes_asr.decode.search import workers
+from bayes_asr.decode.search import embedded_decoder
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
-from bayes_asr.decode.search.utterances import count_listed
+from bayes_asr.decode.search.loglikes import count_listed
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
@@ -180,7 +180,7 @@ def test_death_of_a_worker_names_the_utterance(
     graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for how, said in ((die, "died with status 3"), (be_killed, r"was killed \(status -9\), as")):
-        monkeypatch.setattr(workers, "decode_elsewhere", how)
+        monkeypatch.setattr(embedded_decoder, "decode_elsewhere", how)
         with pytest.raises(InputError, match=f"u: a worker process {said}"):
             decode(graph, {"u": loglikes(3)}, nj=2)
 
@@ -210,7 +210,7 @@ def test_lack_of_memory_fails_one_utterance(graph: Path, monkeypatch: pytest.Mon
     def starved(*_: object) -> None:
         raise MemoryError("the search for a lattice ran out of memory")
 
-    monkeypatch.setattr(workers, "decode_utterance", starved)
+    monkeypatch.setattr(embedded_decoder, "decode_utterance", starved)
     with pytest.raises(InputError, match="u: the search for a lattice ran out of memory"):
         decode(graph, {"u": loglikes(3)})
     assert read_text(graph.parent / "out" / "words.txt") == {"u": []}

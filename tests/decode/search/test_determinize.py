@@ -11,7 +11,7 @@ from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search import acceptor as acceptors
 from bayes_asr.decode.search import compiled, strings
 from bayes_asr.decode.search.determinize import determinize
-from bayes_asr.decode.search.embedded import ENGINES
+from bayes_asr.decode.search.utterance import ENGINES
 from bayes_asr.kaldi_io.lattice import Lattice
 from tests.support.decode_cases import (
     all_paths,

@@ -8,12 +8,12 @@ import kaldialign
 import numpy as np
 import pytest
 
-from bayes_asr.decode.lattices.mbr import decode_risk
+from bayes_asr.decode.lattices.mbr import decode_mbr
 from bayes_asr.decode.lattices.paths import best_paths, pair_weights, sweep_words
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.compiled import LIBRARY
-from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, decode_utterance
 from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.decode.search.utterance import ENGINES, DecodeResult, decode_utterance
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import CASES, SETTINGS, Golden, golden_case
 
@@ -97,7 +97,7 @@ def test_least_risk_is_kaldis(golden: Golden, decoded: list[DecodeResult]) -> No
     symbols = golden.symbols()
     for result in decoded:
         assert result.lattice is not None
-        found = decode_risk(result.lattice, float(lmwt))
+        found = decode_mbr(result.lattice, float(lmwt))
         assert [symbols[one.word] for one in found.words] == expected[result.utt], result.utt
         assert found.risk == pytest.approx(risks[result.utt], rel=1e-4, abs=1e-4), result.utt
 
@@ -109,7 +109,7 @@ def test_times_and_confidences_are_kaldis(golden: Golden, decoded: list[DecodeRe
     symbols, ours = golden.symbols(), []
     for result in decoded:
         assert result.lattice is not None
-        for one in decode_risk(result.lattice, float(path.name[len("a.ctm.lmwt") :])).words:
+        for one in decode_mbr(result.lattice, float(path.name[len("a.ctm.lmwt") :])).words:
             numbers = (one.start / 100, (one.end - one.start) / 100, one.confidence)
             ours.append((result.utt, symbols[one.word], numbers))
     assert [(utt, word) for utt, word, _ in ours] == [(line[0], line[4]) for line in lines]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search import compiled
-from bayes_asr.decode.search.embedded import ENGINES
 from bayes_asr.decode.search.hotwords import (
     Hotword,
     attach_hotwords,
@@ -19,6 +18,7 @@ from bayes_asr.decode.search.hotwords import (
     read_hotwords,
 )
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, HotwordArcs
+from bayes_asr.decode.search.utterance import ENGINES
 from tests.decode.search.test_search import random_loglikes
 from tests.support.decode_cases import assert_same_arrays, random_network
 

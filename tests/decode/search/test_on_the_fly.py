@@ -22,7 +22,6 @@ from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.decode.graph.transducers import build_fst
 from bayes_asr.decode.search import compiled, kaldi
-from bayes_asr.decode.search.embedded import ENGINES, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_decoding_graph, read_grammar
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.search_graph import DecodingGraph
@@ -32,6 +31,7 @@ from bayes_asr.decode.search.search_record import (
     read_search,
     write_record,
 )
+from bayes_asr.decode.search.utterance import ENGINES, decode_utterance
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model

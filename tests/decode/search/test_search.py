@@ -12,10 +12,10 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.config.merge import load_section
 from bayes_asr.decode.search import compiled
-from bayes_asr.decode.search.embedded import ENGINES, choose_engine, decode_utterance
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 from bayes_asr.decode.search.search import best_arcs
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph, has_cycle
+from bayes_asr.decode.search.utterance import ENGINES, choose_engine, decode_utterance
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.lattice import Lattice
 from bayes_asr.kaldi_io.openfst import Fst

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search import compiled
-from bayes_asr.decode.search.embedded import ENGINES
+from bayes_asr.decode.search.utterance import ENGINES
 from tests.decode.search.test_search import random_loglikes
 from tests.support.decode_cases import assert_same_arrays, random_network
 

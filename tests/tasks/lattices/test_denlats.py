@@ -19,7 +19,7 @@ from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.decode.lattices.aligned import align_lattice
-from bayes_asr.decode.search import workers
+from bayes_asr.decode.search import embedded_decoder
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.tasks.lattices.denlats import write_weak_graph
 from tests.support.places import CONF, ROOT
@@ -153,7 +153,7 @@ def test_such_a_run_is_not_that_on_the_first_lattices(
 @contextmanager
 def at_decoding(number: int, action: Callable[[], object]) -> Iterator[None]:
     """Do something when an utterance is decoded as the `number`th."""
-    decode, numbers = workers.decode_one, count(1)
+    decode, numbers = embedded_decoder.decode_one, count(1)
 
     def counting(*arguments: Any) -> Any:
         if next(numbers) == number:
@@ -161,7 +161,7 @@ def at_decoding(number: int, action: Callable[[], object]) -> Iterator[None]:
         return decode(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers, "decode_one", counting)
+        patch.setattr(embedded_decoder, "decode_one", counting)
         yield
 
 

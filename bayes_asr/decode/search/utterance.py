@@ -1,4 +1,4 @@
-"""The embedded decoder: one utterance from log-likelihoods to words, costs and word lattice."""
+"""One utterance in the embedded decoder: log-likelihoods to words, costs and word lattice."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The embedded decoder over an archive: utterances in parallel by processes."""
+"""The embedded decoder over an archive: the search of this package, utterances in parallel."""
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator
@@ -10,13 +10,13 @@ from bayes_asr.base.files import name_file
 from bayes_asr.base.processes.pool import map_serially, map_utterances
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import sweep_words
-from bayes_asr.decode.search.embedded import ENGINES, DecodeResult, choose_engine, decode_utterance
 from bayes_asr.decode.search.graph_dir import load_graph
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, record_without_words
+from bayes_asr.decode.search.loglikes import Loglikes, read_utterances
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.shared_graph import SharedGraph, open_shared_graph, share_graph
-from bayes_asr.decode.search.utterances import Loglikes, read_utterances
+from bayes_asr.decode.search.utterance import ENGINES, DecodeResult, choose_engine, decode_utterance
 from bayes_asr.kaldi_io.lattice_files import lattice_bytes
 
 Result = tuple[DecodedUtterance, bytes]  # of an utterance: its record and its gzipped lattice
