@@ -1,5 +1,6 @@
 """Options of Kaldi's programs and scripts that stand inside a value, each read once or said."""
 
+import math
 from collections.abc import Sequence
 
 from bayes_asr.pytorch_kaldi.notes import Notes
@@ -62,7 +63,8 @@ class CommandLine:
     def take_numbers(self, name: str) -> list[float]:
         """The values of an option that is a list of numbers; InputError for any other."""
         value = self.take(name)
-        return [] if value is None else [parse_number(self.option, x) for x in value.split(",")]
+        texts = value.split(",") if value is not None else []
+        return [parse_number(self.option, text, least=-math.inf) for text in texts]
 
     def say(self, words: str, why: str) -> None:
         """Say what becomes of some of the words."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.pytorch_kaldi.experiment import LayerOptions
+from bayes_asr.pytorch_kaldi.architectures import LayerOptions
 from bayes_asr.pytorch_kaldi.sections import parse_flag
 from bayes_asr.pytorch_kaldi.stacks import Origin
 from bayes_asr.pytorch_kaldi.weights import Weights

@@ -55,8 +55,8 @@ def name_targets(experiment: Experiment, costs: Iterable[tuple[str, str]]) -> di
 def translate_data(
     experiment: Experiment, names: Mapping[str, str], targets: Mapping[str, str], notes: Notes
 ) -> Translated:
-    # What they validate on is forwarded too, and is dev here.
-    tested = [name for name in experiment.forward if name not in experiment.valid]
+    # The set that they validate on first is dev here, also where it is forwarded.
+    tested = [name for name in experiment.forward if name != experiment.valid[0]]
     sets_by_use = {"train": experiment.train, "dev": experiment.valid, "test": tested}
     data: Translated = {}
     for use, set_names in sets_by_use.items():

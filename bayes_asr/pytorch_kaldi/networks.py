@@ -7,8 +7,8 @@ from pathlib import Path
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.pytorch_kaldi.architectures import Architecture
 from bayes_asr.pytorch_kaldi.conversion import convert
-from bayes_asr.pytorch_kaldi.experiment import Architecture
 from bayes_asr.pytorch_kaldi.stacks import Origin
 from bayes_asr.pytorch_kaldi.weights import Weights, read_weights
 

@@ -1,5 +1,6 @@
 """The INI files of pytorch-kaldi, line by line, so that messages can name the line."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,10 +8,13 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
+from bayes_asr.pytorch_kaldi.interpolation import Interpolation, Lines
 
 HEADER = re.compile(r"\[(?P<name>[^]]+)\]")
 OPTION = re.compile(r"(?P<name>[^=:\s][^=:]*?)\s*[=:]\s*(?P<value>.*)")
 COMMENTS = ("#", ";")
+DEFAULTS = "DEFAULT"  # the section whose options all others have too
+LINE_END = re.compile(r"\r\n|\r|\n")  # str.splitlines would end lines at form feeds too
 COMMAND, END = "fea_opts=", "|"  # a command that an editor broke over two lines ends in the second
 
 
@@ -24,7 +28,7 @@ class Option:
     path: Path
     section: str
     name: str
-    lines: tuple[tuple[int, str], ...]
+    lines: Lines
     mended: tuple[int, ...] = ()
 
     @property
@@ -77,15 +81,17 @@ class Section:
 def read_sections(path: Path) -> dict[str, Section]:
     """Read a file as Python's configparser does: names in small letters, values of several lines.
 
-    A command that is broken over two lines is joined, which configparser refuses. InputError for
-    any other line that is neither, and for a section or an option that is repeated.
+    `%(NAME)s` is the value of another option, and [DEFAULT] has options of all sections. A command
+    that is broken over two lines is joined, which configparser refuses. InputError for any other
+    line that is neither, and for a section or an option that is repeated.
     """
     try:
-        lines = read_bytes(path).decode().splitlines()
+        lines = LINE_END.split(read_bytes(path).decode())
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text in UTF-8 ({error.reason})") from None
     entries: dict[str, tuple[int, dict[str, list[tuple[int, str]]]]] = {}
     section, value, mended = "", list[tuple[int, str]](), set[int]()
+    margin = 0  # in front of the name of the option whose value is read
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if text.startswith(COMMENTS):
@@ -96,8 +102,8 @@ def read_sections(path: Path) -> dict[str, Section]:
             blank = broken[len(broken.rstrip()) :]
             value[-1] = (value[-1][0], value[-1][1] + blank + text)
             mended.add(number)
-        # A line that is indented belongs to the value above, even if it looks like name=value.
-        elif not text or (line[0].isspace() and value):
+        # A line further in than the option belongs to its value, even if it looks like name=value.
+        elif not text or (value and line.index(text) > margin):
             value.append((number, text))
         elif header := HEADER.match(text):
             section, value = header["name"], []
@@ -109,6 +115,7 @@ def read_sections(path: Path) -> dict[str, Section]:
             entries[section] = (number, {})
         elif section and (option := OPTION.fullmatch(text)):
             name, value = option["name"].lower(), [(number, option["value"])]
+            margin = line.index(text)
             if name in entries[section][1]:
                 raise InputError(f"{path}, line {number}: {name} is there twice; keep one line")
             entries[section][1][name] = value
@@ -116,8 +123,9 @@ def read_sections(path: Path) -> dict[str, Section]:
             raise InputError(
                 f"{path}, line {number}: neither [section] nor name=value: {text[:40]}"
             )
+    _, defaults = entries.pop(DEFAULTS, (0, {}))
     return {
-        name: Section(path, name, line, _build(path, name, options, mended))
+        name: Section(path, name, line, _build(path, name, {**defaults, **options}, mended))
         for name, (line, options) in entries.items()
     }
 
@@ -125,13 +133,14 @@ def read_sections(path: Path) -> dict[str, Section]:
 def _build(
     path: Path, section: str, options: Mapping[str, list[tuple[int, str]]], mended: set[int]
 ) -> dict[str, Option]:
-    # A second half that was joined to line n was line n + 1.
-    return {
-        name: Option(
-            path, section, name, tuple(value), tuple(n + 1 for n, _ in value if n + 1 in mended)
-        )
-        for name, value in options.items()
-    }
+    interpolation = Interpolation(f"{path}: [{section}]", options)
+    built: dict[str, Option] = {}
+    for name in options:
+        lines = interpolation.resolve(name)
+        # A second half that was joined to line n was line n + 1.
+        joined = tuple(n + 1 for n, _ in lines if n + 1 in mended)
+        built[name] = Option(path, section, name, lines, joined)
+    return built
 
 
 def _is_cut(text: str) -> bool:
@@ -142,20 +151,27 @@ def _is_cut(text: str) -> bool:
 # --- values
 
 
-def parse_whole(option: Option, text: str, line: int | None = None) -> int:
-    """Read a whole number of an option; InputError for anything else."""
+def parse_whole(option: Option, text: str, line: int | None = None, *, least: int = 0) -> int:
+    """Read a whole number of an option; InputError for anything else, and for one below `least`."""
     # Python's int would also take blanks, underscores and digits of other scripts.
     if not re.fullmatch(r"-?\d{1,9}", text, re.ASCII):
         raise option.error(f"{text[:40]!r} is not a whole number", line)
+    if int(text) < least:
+        raise option.error(f"{text} is below {least}", line)
     return int(text)
 
 
-def parse_number(option: Option, text: str | None = None) -> float:
-    """Read a finite number, likewise."""
+def parse_number(
+    option: Option, text: str | None = None, *, least: float = 0, most: float = math.inf
+) -> float:
+    """Read a finite number from `least` to `most`, likewise."""
     written = option.text if text is None else text
     if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", written, re.ASCII):
         raise option.error(f"{written[:40]!r} is not a number")
-    return float(written)
+    number = float(written)
+    if not (least <= number <= most and math.isfinite(number)):
+        raise option.error(f"{written[:40]} is no finite number from {least:g} to {most:g}")
+    return number
 
 
 def parse_flag(option: Option, text: str | None = None) -> bool:

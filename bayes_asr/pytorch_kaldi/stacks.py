@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bayes_asr.pytorch_kaldi.experiment import (
+from bayes_asr.pytorch_kaldi.architectures import (
     CUDNN,
     PREFIXES,
     RECURRENT,
     Architecture,
-    Experiment,
     LayerOptions,
     by_epoch,
 )
+from bayes_asr.pytorch_kaldi.experiment import Experiment
 from bayes_asr.pytorch_kaldi.notes import Notes
 from bayes_asr.pytorch_kaldi.operations import Operation
 from bayes_asr.pytorch_kaldi.sections import parse_flag, parse_whole
@@ -128,11 +128,10 @@ class _Builder:
         self.stack = Stack()
         # Values are known by what they read: a join adds no layer until one reads it.
         self.known = {name: Source((stream,)) for name, stream in streams.items()}
-        self.labels = {
-            operation.first: operation.second
-            for operation in experiment.operations
-            if operation.kind == "cost_nll"
-        }
+        self.labels: dict[str, list[str]] = {}
+        for operation in experiment.operations:
+            if operation.kind == "cost_nll":
+                self.labels.setdefault(operation.first, []).append(operation.second)
 
     def take(self, operation: Operation) -> None:
         """Append the layers of an operation on values; costs are no layers."""
@@ -176,9 +175,14 @@ class _Builder:
         if not network.layers:
             self._fail(operation, f"class {network.kind} has no counterpart")
             return
+        self._check_norms(network)
         self._check_beginning(network)
         hidden = network.layers
-        label = self.labels.get(operation.result)
+        labels = list(dict.fromkeys(self.labels.get(operation.result, [])))
+        if len(labels) > 1:
+            self._fail(operation, f"is compared with {' and '.join(labels)}: a head has one")
+            return
+        label = labels[0] if labels else None
         if label in self.stack.heads:
             self._fail(operation, f"{label} has another head already, and has one here")
             return
@@ -187,6 +191,9 @@ class _Builder:
             hidden = hidden[:-1]
         else:
             label = None
+        if any(isinstance(layer.units, str) for layer in hidden):
+            self._fail(operation, "N_out_LABEL is the width of a layer that is no head")
+            return
         source = self._append_layers(network, hidden, source)
         if label is None:
             self.known[operation.result] = source
@@ -202,6 +209,15 @@ class _Builder:
     def _streams(self) -> set[str]:
         names = {layer["name"] for layer in self.stack.layers}
         return {name for source in self.known.values() for name in source.reads} - names
+
+    def _check_norms(self, network: Architecture) -> None:
+        """Say where theirs takes the layer norm of the first layer off, whatever stands there."""
+        option = network.section.get(f"{PREFIXES.get(network.kind, '')}_use_laynorm")
+        on = option and parse_flag(option, option.text.split(",")[0].strip())
+        if option and on and not network.layers[0].layer_norm:
+            what = f"[{option.section}] {option.name} = {option.text}"
+            why = "the first is off in theirs too, as a network reads sequences"
+            self.notes.say(option.line, what, why)
 
     def _check_beginning(self, network: Architecture) -> None:
         """Say of switches that are off what is on here whatever a configuration says."""

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bayes_asr.pytorch_kaldi.experiment import (
+from bayes_asr.config.epochs import at_epoch
+from bayes_asr.pytorch_kaldi.architectures import (
     Architecture,
-    Experiment,
     by_epoch,
     parse_schedule,
 )
+from bayes_asr.pytorch_kaldi.experiment import Experiment
 from bayes_asr.pytorch_kaldi.notes import Notes
 from bayes_asr.pytorch_kaldi.sections import (
     Option,
@@ -34,13 +35,14 @@ OUR_OPTIMIZERS = {"adam": "adam-l2"}
 """Those that are called otherwise here: weight decay of our `adam` is not in the gradient."""
 OF_SCHEDULE = ("arch_halving_factor", "arch_improvement_threshold")
 LONGEST = 10_000_000  # frames: more than any utterance has
+LAST_EPOCH = 10_000  # for which lengths are told
 PIECES = 32  # of utterances, of which a batch of frames consists: with 8 an MLP learnt slower
 
 
 Translated = dict[str, Any]
 
 
-def is_sequential(experiment: Experiment) -> bool:
+def _is_sequential(experiment: Experiment) -> bool:
     """Whether batches are of utterances, as where any network says so."""
     switches = [
         network.section.get("arch_seq_model") for network in experiment.architectures.values()
@@ -50,17 +52,16 @@ def is_sequential(experiment: Experiment) -> bool:
     return any(sequential)
 
 
-def translate_batches(
-    section: Section, epochs: int, notes: Notes, *, sequential: bool
-) -> Translated:
+def translate_batches(experiment: Experiment, epochs: int, notes: Notes) -> Translated:
     """Sizes of batches and lengths of sequences.
 
     Where no network of theirs is sequential, a batch is of so many frames, drawn from all
     utterances of a chunk: here short pieces of several utterances have as many together.
     """
-    if not sequential:
+    section = experiment.sections["batches"]
+    if not _is_sequential(experiment):
         option = section.take("batch_size_train")
-        frames = by_epoch(parse_schedule(option, option.text), int)
+        frames = by_epoch(parse_schedule(option, option.text, epochs, whole=True), int)
         notes.say(
             option.line,
             f"[{section.name}] batch_size_train = {option.text}",
@@ -68,12 +69,17 @@ def translate_batches(
         )
         return _draw_pieces(frames)
     sequences, longest = (
-        parse_schedule(option := section.take(name), option.text)
+        parse_schedule(option := section.take(name), option.text, epochs, whole=True)
         for name in ("batch_size_train", "max_seq_length_train")
     )
     frames = by_epoch(longest, int)
-    if section.flag("increase_seq_length_train") and isinstance(frames, int):
-        frames = _grow(section, frames, epochs)
+    if section.flag("increase_seq_length_train"):
+        if (sets := len(experiment.train)) > 1:
+            option = section.take("increase_seq_length_train")
+            what = f"[batches] {option.name} = {option.text}"
+            why = f"after each of {sets} training sets there, of epochs here"
+            notes.say(option.line, what, why)
+        frames = _grow(section, frames, epochs, sets)
     return {"batch_sequences": by_epoch(sequences, int), "max_frames": frames}
 
 
@@ -89,14 +95,20 @@ def _draw_pieces(frames: int | Mapping[int, int]) -> Translated:
     }
 
 
-def _grow(section: Section, longest: int, epochs: int) -> dict[int, int]:
-    """Lengths that grow after each epoch up to the longest."""
-    start, factor = (
-        parse_whole(option := section.take(name), option.text)
+def _grow(
+    section: Section, longest: int | Mapping[int, int], epochs: int, sets: int
+) -> dict[int, int]:
+    """Lengths that grow after each training set of each epoch up to the longest of that epoch."""
+    length, factor = (
+        parse_whole(option := section.take(name), option.text, least=1)
         for name in ("start_seq_len_train", "multply_factor_seq_len_train")
     )
-    # The length of epoch e, from 0, is start times factor^e, up to the longest.
-    lengths = [min(longest, LONGEST, start * factor**epoch) for epoch in range(min(epochs, 100))]
+    lengths = []
+    for epoch in range(1, min(epochs, LAST_EPOCH) + 1):
+        # As there, the first length is that which is asked for, even above the longest.
+        lengths.append(min(length, LONGEST))
+        for _ in range(sets):
+            length = min(length * factor, at_epoch(longest, epoch))
     # Only epochs in which the length changes are named.
     previous = [None, *lengths]
     return {
@@ -114,8 +126,12 @@ def translate_training(
     reference = networks[0]
     # The first network sets the rate, and others get a factor on it.
     rate = reference.learning_rate[0][0]
-    if not rate:
-        raise reference.section.take("arch_lr").error("begins with 0, where all begin by it")
+    for network in networks:
+        if not network.learning_rate[0][0]:
+            raise network.section.take("arch_lr").error(
+                "begins with 0, and rates here are multiples of the first; arch_freeze = True"
+                " keeps a network as it is"
+            )
     optimizer_options = _choose_optimizer_options(networks)
     for network in networks:
         _compare(reference, network, optimizer_options, notes)
@@ -198,7 +214,9 @@ def _translate_optimizer(options: Mapping[str, Option]) -> Translated:
     for name, option in options.items():
         key = OPTIMIZER_OPTIONS[name]
         if key == "betas":
-            keys[key] = [parse_number(option, part.strip()) for part in option.text.split(",")]
+            keys[key] = [parse_number(option, x.strip(), most=1) for x in option.text.split(",")]
+            if len(keys[key]) != 2:
+                raise option.error(f"{len(keys[key])} numbers; Adam has 2")
         elif key in ("nesterov", "centered", "amsgrad"):
             keys[key] = parse_flag(option)
         else:

@@ -16,7 +16,7 @@ from bayes_asr.pytorch_kaldi.data_section import (
     say_samples,
     translate_data,
 )
-from bayes_asr.pytorch_kaldi.experiment import Experiment
+from bayes_asr.pytorch_kaldi.experiment import Experiment, read_epochs
 from bayes_asr.pytorch_kaldi.front_end import translate_front_ends
 from bayes_asr.pytorch_kaldi.notes import Notes
 from bayes_asr.pytorch_kaldi.sections import (
@@ -28,7 +28,6 @@ from bayes_asr.pytorch_kaldi.sections import (
 )
 from bayes_asr.pytorch_kaldi.stacks import Origin, Stack, build_stack, list_costs
 from bayes_asr.pytorch_kaldi.train_section import (
-    is_sequential,
     translate_batches,
     translate_training,
     weigh_targets,
@@ -67,16 +66,13 @@ def translate(
     """
     notes = Notes()
     sections = experiment.sections
-    epochs, seed = (
-        parse_whole(option := sections["exp"].take(name), option.text)
-        for name in ("n_epochs_tr", "seed")
-    )
+    epochs, seed = read_epochs(sections["exp"]), sections["exp"].take("seed")
     names = name_streams(experiment)
     costs = list_costs(experiment, notes)
     targets = name_targets(experiment, costs)
     stack = build_stack(experiment, names, notes, like_theirs=like_theirs)
     translated: Translated = {
-        "seed": seed,
+        "seed": parse_whole(seed, seed.text),
         "data": translate_data(experiment, names, targets, notes),
         **translate_front_ends(experiment, names, notes),
     }
@@ -90,9 +86,7 @@ def translate(
     translated["train"] = {
         "epochs": epochs,
         "device": "auto" if parse_flag(sections["exp"].take("use_cuda")) else "cpu",
-        **translate_batches(
-            sections["batches"], epochs, notes, sequential=is_sequential(experiment)
-        ),
+        **translate_batches(experiment, epochs, notes),
         **translate_training(experiment, stack, targets, epochs, notes),
         **weigh_targets(experiment, costs, targets, notes),
     }

@@ -226,7 +226,7 @@ def test_what_has_no_counterpart_is_said(
             "liGRUU is no class of pytorch-kaldi; known: liGRU, GRU",
         ),
         (("0.2,0.1", "0.2"), "1 values for 2 layers; give one for each"),
-        (("4*2 | 2*4", "4*2 | 2"), "has a value without its number of epochs"),
+        (("4*2 | 2*4", "4*2 | 2"), "4*2 | 2 is of 3 epochs, but N_epochs_tr is 6"),
         (
             ("train_with = train", "train_with = trian"),
             "no set is called trian; did you mean train?",
