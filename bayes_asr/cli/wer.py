@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some, printable
@@ -72,6 +73,7 @@ def run(args: argparse.Namespace) -> None:
     }
     if not scores[shown].utterances:
         raise InputError(f"{args.ref}: there is nothing in it to count against; name the reference")
+    _warn_of_spelling(args, scores[shown].utterances, as_read=not stm)
     if args.json:
         print(json.dumps(_as_dict(scores[shown], args.by), indent=1))
         return
@@ -99,20 +101,6 @@ def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[Utte
     # Folding to None deletes a token.
     dropped = dict.fromkeys(args.drop or ())
     hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
-    vocabularies = [
-        {token for tokens in texts.values() for token in tokens}
-        for texts in (reference, hypothesis)
-    ]
-    if differences := explain_differences(*vocabularies):
-        LOGGER.warning(
-            "%s and %s: %d words may look alike and count as errors: %s; write spaces and NFC",
-            *(args.ref, args.hyp, len(differences), name_some(differences)),
-        )
-    if cased := find_cased(*vocabularies):
-        LOGGER.warning(
-            "%s and %s: %d words differ by case alone and count as errors: %s; write both alike",
-            *(args.ref, args.hyp, len(cased), name_some(cased)),
-        )
     speakers = read_mapping(args.utt2spk) if args.utt2spk else {}
     return score_utterances(
         Reference(reference, speakers), hypothesis, args.hyp, args.costs, optional
@@ -126,6 +114,28 @@ def _score_stm(args: argparse.Namespace, optional: frozenset[str]) -> list[Utter
     return score_segments(
         read_stm(args.ref), words, args.hyp, ref_glm, hyp_glm, optional, _phone_map(args)
     )
+
+
+def _warn_of_spelling(
+    args: argparse.Namespace, utterances: Sequence[UtteranceScore], *, as_read: bool
+) -> None:
+    """Name words that count as errors and may be meant alike; not as_read: in lower case."""
+    sides = [
+        {token if as_read else token.lower() for tokens in texts for token in tokens}
+        for texts in zip(*((utt.reference, utt.hypothesis) for utt in utterances), strict=True)
+    ]
+    if differences := explain_differences(*sides):
+        LOGGER.warning(
+            "%s and %s: %d words may look alike and count as errors: %s; write spaces and NFC, and"
+            " one character for what looks alike",
+            *(args.ref, args.hyp, len(differences), name_some(differences)),
+        )
+    if cased := find_cased(*sides):
+        LOGGER.warning(
+            "%s and %s: %d words differ by case or punctuation alone and count as errors: %s;"
+            " write both alike",
+            *(args.ref, args.hyp, len(cased), name_some(cased)),
+        )
 
 
 def _as_dict(score: Score, by: str | None) -> dict[str, object]:

@@ -20,7 +20,16 @@ INTEGER = re.compile(r"-?\d{1,10}", re.ASCII)
 UNSIGNED = 256 - 4  # Kaldi marks a number's width, and that it is unsigned by the sign: -4
 BLANKS = " \t\n\v\f\r"
 WORD = re.compile(f"[^{BLANKS}]+")
-NOT_IN_TEXT = re.compile(rb"[\0\x1c-\x1f]")  # zero, and what only str takes for white space
+OLD_MAC = rb"\r(?=[ \t\v\f\r]*[^ \t\n\v\f\r])"  # ends a line there, and no line here
+# zero, what only str takes for white space, and ends of lines that would join two lines
+NOT_IN_TEXT = re.compile(rb"[\0\x1c-\x1f]|" + OLD_MAC)
+DOCUMENTS = {
+    b"\x1f\x8b": "is gzipped; unpack it, or name it FILE.gz",
+    b"PK\3\4": "is an office document or an archive; save its text alone, as UTF-8",
+    b"%PDF": "is a PDF; save its text alone, as UTF-8",
+    b"{\\rtf": "is an RTF document; save its text alone, as UTF-8",
+}
+"""Files that are taken for text, by the bytes that they begin with."""
 
 
 def open_bytes(path: Path | str) -> ByteReader:
@@ -51,16 +60,25 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, fields) of a UTF-8 text table, or .gz; blank lines are passed over.
 
     Fields are separated by ASCII white space, as in Kaldi, at most `splits` times; Windows line
-    ends and a byte order mark are accepted. A line that is no UTF-8 text raises InputError.
+    ends and a byte order mark are accepted. A line that is no UTF-8 text, or two that old Macs
+    have ended, raise InputError.
     """
     number = 0
     with open_bytes(path) as source:
         for block in iter(source.lines, b""):
-            raw = block if number else block.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
+            raw = block if number else _check_begin(block, path)
             for fields in _split_lines(raw, splits, path, number):
                 number += 1
                 if fields:
                     yield number, fields
+
+
+def _check_begin(block: bytes, path: Path) -> bytes:
+    """The begin of a text without its byte order mark; InputError for that of a document."""
+    for begin, problem in DOCUMENTS.items():
+        if block.startswith(begin):
+            raise InputError(f"{path}: {problem}")
+    return block.removeprefix(b"\xef\xbb\xbf")
 
 
 def read_pairs(path: Path) -> dict[str, str] | None:
@@ -99,6 +117,11 @@ def _split_lines(raw: bytes, splits: int, path: Path, lines_before: int) -> Iter
         if b"\0" in line:
             raise InputError(
                 f"{path}, line {number}: holds a zero byte, so it is not text; save it as UTF-8"
+            )
+        if re.search(OLD_MAC, line):
+            raise InputError(
+                f"{path}, line {number}: holds a carriage return, the end of a line on old Macs;"
+                " save it with the line ends of Unix or Windows"
             )
         yield fields
 

@@ -1,7 +1,7 @@
 """Differences of words that few see: white space and invisible marks in them, Unicode forms, case.
 
 Kaldi's validators refuse the white space and the control characters among them. What is left are
-formats that nobody sees, so that two words look alike and are not.
+formats and letters of other alphabets, so that two words look alike and are not.
 """
 
 import unicodedata
@@ -12,15 +12,31 @@ from bayes_asr.base.errors import JOINERS, InputError
 from bayes_asr.kaldi_io.binary import iter_lines
 
 CATEGORIES = ("Cc", "Cf", "Zl", "Zp", "Zs")  # Unicode's controls, formats and separators
+LOST = "\ufffd"  # what a conversion has in the place of a letter that it did not know
+# characters of other categories that show nothing: joiner, filler of two widths, blank of Braille
+BLANKS = frozenset("\u034f\u3164\uffa0\u2800" + LOST)
+PUNCTUATION = '.,;:!?"…¿¡،؟。、！？«»'
+ALIKE = str.maketrans(
+    "\u2018\u2019\u02bc\u2032\u00b4\u0060"
+    + "\u201c\u201d\u201e\u2033"
+    + "\u2010\u2011\u2013\u2014\u2212"
+    "АВЕКМНОРСТХУаеорсухіјѕ" + "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧο",
+    6 * "'" + 4 * '"' + 5 * "-" + "ABEKMHOPCTXYaeopcyxijs" + "ABEZHIKMNOPTYXo",
+)
+"""Quotes, dashes, Cyrillic and Greek letters, and those of ASCII that look like them."""
 
 
 def find_mark(field: str) -> str | None:
     """The first such character of a field, as `U+00A0 NO-BREAK SPACE`, or None."""
-    if field.isprintable():
+    if field.isprintable() and (field.isascii() or BLANKS.isdisjoint(field)):
         return None
-    marks = (c for c in field if unicodedata.category(c) in CATEGORIES and c not in JOINERS)
-    mark = next(marks, None)
+    mark = next((c for c in field if _is_mark(c)), None)
     return mark and f"U+{ord(mark):04X} {unicodedata.name(mark, 'control character')}"
+
+
+def _is_mark(character: str) -> bool:
+    category = unicodedata.category(character)
+    return character in BLANKS or (category in CATEGORIES and character not in JOINERS)
 
 
 def refuse_marks(path: Path) -> None:
@@ -34,25 +50,65 @@ def refuse_marks(path: Path) -> None:
     if marked:
         number, field, mark = marked[0]
         further = f" (and {len(marked) - 1} more)" * (len(marked) > 1)
+        remedy = "write a space in its place, or take it out"
+        if LOST in field:
+            remedy = "a letter was lost in a conversion: convert the file again"
+        raise InputError(f"{path}, line {number}: {field} holds {mark}{further}; {remedy}")
+
+
+def refuse_misread(path: Path) -> None:
+    """Raise InputError for a table whose UTF-8 was read as Latin-1, and written as UTF-8 again."""
+    places: dict[str, int] = {}
+    for number, fields in iter_lines(path):
+        for field in fields:
+            if not field.isascii():
+                places.setdefault(field, number)
+    misread = {field: meant for field in places if (meant := _read_again(field))}
+    if len(misread) > len(places) / 2:
+        field, meant = next(iter(misread.items()))
         raise InputError(
-            f"{path}, line {number}: {field} holds {mark}{further}; write a space in its place, or"
-            " take it out"
+            f"{path}, line {places[field]}: {field} is UTF-8 that was read as Latin-1, as are"
+            f" {len(misread)} of {len(places)} words that are not ASCII: convert the file again,"
+            f" so that it has {meant}"
         )
+
+
+def _read_again(field: str) -> str | None:
+    """The word whose bytes in UTF-8 were read as Latin-1 (that of Windows), or None."""
+    try:
+        return field.encode("cp1252").decode()
+    except UnicodeError:
+        return None
 
 
 def explain_differences(reference: Set[str], hypothesis: Set[str]) -> list[str]:
     """Words of one side alone that may look like those of the other, and why they are not."""
-    alone = {word for word in reference ^ hypothesis if not (word.isascii() and word.isprintable())}
-    marked = [f"{word} holds {mark}" for word in sorted(alone) if (mark := find_mark(word))]
-    composed = {unicodedata.normalize("NFC", word) for word in alone & reference}
-    return marked + [
-        f"{word} is there in another Unicode form"
-        for word in sorted(alone & hypothesis)
-        if unicodedata.normalize("NFC", word) in composed
-    ]
+    spelled = {_unify(word): word for word in reference - hypothesis}
+    differences = []
+    for word in sorted(reference ^ hypothesis):
+        if mark := find_mark(word):
+            differences.append(f"{word} holds {mark}")
+        elif word in hypothesis and (similar := spelled.get(_unify(word))):
+            nfc = {unicodedata.normalize("NFC", side) for side in (word, similar)}
+            form = "is there in another Unicode form"
+            looks = f"looks like {similar} of the reference, which has other characters"
+            differences.append(f"{word} {form if len(nfc) == 1 else looks}")
+    return differences
+
+
+def _unify(word: str) -> str:
+    """A word without what few see: full width, ligatures, the alphabet of a letter."""
+    return unicodedata.normalize("NFKC", word).translate(ALIKE)
 
 
 def find_cased(reference: Set[str], hypothesis: Set[str]) -> list[str]:
-    """Words of the hypothesis that the reference has in another case alone, sorted."""
-    folded = {word.casefold() for word in reference}
-    return sorted(word for word in hypothesis - reference if word.casefold() in folded)
+    """Words of the hypothesis that the reference has in another case or with other punctuation at
+    their ends, sorted.
+    """
+    folded = {_fold(word) for word in reference} - {""}
+    return sorted(word for word in hypothesis - reference if _fold(word) in folded)
+
+
+def _fold(word: str) -> str:
+    """A word in lower case without punctuation at its ends; marks such as <unk> keep theirs."""
+    return word.casefold().strip(PUNCTUATION)

@@ -19,7 +19,7 @@ from typing import ParamSpec, TypeVar
 from bayes_asr.base.errors import InputError, complaint, name_some
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import refuse_marks
+from bayes_asr.kaldi_io.marks import refuse_marks, refuse_misread
 from bayes_asr.recipe.folder.beside import write_beside
 from bayes_asr.recipe.folder.sounds import describe_silent, name_sounds, refuse_missing_text
 from bayes_asr.recipe.folder.spelling import (
@@ -147,6 +147,7 @@ def inspect(
     tables = {name: path for name, path in places.items() if path.is_file()}
     for table in tables.values():
         check.attempt(refuse_marks, table)
+        check.attempt(refuse_misread, table)
     check.attempt(refuse_missing_text, corpus, text)
     sounds = check.attempt(name_sounds, corpus)
     transcripts = check.attempt(read_transcripts, text, corpus, spell) if "text" in tables else None

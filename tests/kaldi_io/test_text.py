@@ -119,6 +119,29 @@ def test_fields_are_those_between_ascii_white_space_wherever_a_block_ends(
         assert list(binary.iter_lines(path, splits)) == expected
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"u1 a\nu2 b\ru3 c\n", "line 2: holds a carriage return"),
+        (b"u1 a\ru2 b\r", "line 1: holds a carriage return"),
+        ("u1 \u00e9\ru2 b\n".encode(), "line 1: holds a carriage return"),
+        (gzip.compress(b"u1 a\n"), r"is gzipped; unpack it, or name it FILE\.gz"),
+        (b"PK\3\4" + bytes(20), "is an office document or an archive; save its text"),
+        (b"%PDF-1.7\n%\xe2\xe3", "is a PDF"),
+        (b"{\\rtf1\\ansi u1 a}", "is an RTF document"),
+    ],
+)
+def test_what_is_no_plain_text_is_told(tmp_path: Path, content: bytes, message: str) -> None:
+    for read in (read_text, read_mapping):
+        with pytest.raises(InputError, match=message):
+            read(table(tmp_path, content))
+
+
+def test_carriage_returns_at_the_end_of_a_line_stay_accepted(tmp_path: Path) -> None:
+    path = table(tmp_path, b"u1 a\r\r\nu2 b \r \nu3 c\r")
+    assert read_text(path) == {"u1": ["a"], "u2": ["b"], "u3": ["c"]}
+
+
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read_text(tmp_path / "nowhere")

@@ -63,6 +63,13 @@ def test_all_that_is_odd_is_said_at_once(
         ("text", "s0/t0 a\u200bb\n", "line 1: a\\u200bb holds U+200B ZERO WIDTH SPACE"),
         ("text", "s0/t0 a\x1cb\n", "line 1: a\\x1cb holds U+001C control character"),
         ("text", "s0/t0 a\n\ufeffs0/t1 b\n", "line 2: \\ufeffs0/t1 holds U+FEFF"),
+        (
+            "text",
+            "s0/t0 a\ns0/t1 w\u00c3\u00b6rld\n",
+            "line 2: w\u00c3\u00b6rld is UTF-8 that was read as",
+        ),
+        ("text", "s0/t0 w\ufffdrld\n", "U+FFFD REPLACEMENT CHARACTER; a letter was lost in a conv"),
+        ("text", "s0/t0 a\rs0/t1 b\n", "text, line 1: holds a carriage return, the end of a line"),
         ("text", "s0/t0 <eps> a\n", "text, line 1: <eps> is a symbol of decoding graphs"),
         ("text", "s0/t0 a\ns0/t1 #0 </s>\n", "text, line 2: #0 is a symbol of decoding graphs"),
         ("text", "s0/t0 a (<s>)\n", "text, line 1: <s> is a symbol of decoding graphs"),

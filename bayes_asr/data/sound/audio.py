@@ -16,7 +16,7 @@ import scipy  # which imports its parts as they are used
 
 from bayes_asr.base.errors import InputError, is_of_file, reason
 from bayes_asr.base.log import LOGGER
-from bayes_asr.data.sound.containers import KINDS, NEEDED, check_complete, is_known
+from bayes_asr.data.sound.containers import CONVERT_ANY, KINDS, NEEDED, check_complete, is_known
 from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.kaldi_io.byte_reader import CHUNK, DAMAGED, ByteReader, OpenPipe
@@ -97,7 +97,7 @@ def read_head(source: ByteReader) -> bytes:
     if head == LFS_POINTER:
         raise source.fail("is a pointer of Git LFS, not the sound; fetch that: git lfs pull")
     if not is_known(head):
-        raise source.fail(f"is none of {', '.join(KINDS)}; convert it: sox IN OUT.wav")
+        raise source.fail(f"is none of {', '.join(KINDS)}; {CONVERT_ANY}")
     return head
 
 
@@ -243,7 +243,7 @@ def _iter_blocks(
     if count < promised < UNTOLD:
         raise source.fail(f"{count} of its {promised} samples can be decoded: {DAMAGED}")
     if rate not in RATES or not count:
-        raise source.fail(f"{count} samples at {rate} Hz: an empty or damaged file")
+        raise source.fail(f"{count} samples at {rate} Hz: an empty or damaged file, make it again")
     # The decoder may end early without an error, so its count is held against the container's.
     if count not in possible:
         due = possible[0] if count < possible[0] else possible[-1]

@@ -5,18 +5,22 @@ ends an MP3 file of varying bit rate where it guesses the end.
 """
 
 import re
+import zlib
 
 from bayes_asr.data.sound.chunks import AU, FILES, LAYOUTS, check_au, check_chunks, refuse_second
 from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
 CONVERT = "convert it: sox IN OUT.wav"
+CONVERT_ANY = "convert it: ffmpeg -i IN OUT.wav"
 SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|r|s\d+) (.*?)\s*$", re.M)
 SPHERE_HEADER = 1 << 16  # bytes; NIST's are of 1024
 SPHERE_COUNTS = ("sample_count", "sample_rate", "channel_count", "sample_n_bytes")
 SPHERE_CODINGS = ("pcm", "ulaw", "mu-law", "alaw")
 FIRST_PAGE = 2  # flag of an Ogg page: the beginning of its stream
 LAST_PAGE = 4  # flag of an Ogg page: the end of its stream
+CHECKSUM = slice(22, 26)  # of an Ogg page
+BIT_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 OGG_SOUNDS = (b"\1vorbis", b"OpusHead", b"\x7fFLAC", b"Speex   ")  # where such a stream begins
 ID3 = 10  # bytes of the header of a tag
 # MPEG-1 and 2, layer III (ISO 11172-3, 13818-3): kbit/s by index, Hz by version and index
@@ -109,22 +113,45 @@ def _parse_sphere_count(fields: dict[bytes, bytes], name: str, source: ByteReade
 
 
 def _check_pages(source: ByteReader) -> None:
-    """Walk the pages of an Ogg file (RFC 3533); the last one must end the one stream of sound."""
+    """Walk the pages of an Ogg file (RFC 3533); the last one must end the one stream of sound.
+
+    A decoder passes over damaged pages, and over those that are missing.
+    """
     flags = streams = 0
+    due: dict[bytes, int] = {}
+    damage: list[str] = []
     while head := source.read_some(27):
         if len(head) < 27 or head[:4] != b"OggS":
             raise source.fail(f"no page of Ogg ends at offset {source.position}: {DAMAGED}")
-        flags = head[5]
         # Byte 26 of a page is the number of its segments; as many bytes follow, each a length.
-        body = source.take(sum(source.take(head[26], "a page")), "a page")
-        streams += body.startswith(OGG_SOUNDS) and bool(head[5] & FIRST_PAGE)
+        lengths = source.take(head[26], "a page")
+        body = source.take(sum(lengths), "a page")
+        stream, number = head[14:18], int.from_bytes(head[18:22], "little")
+        if _sum_page(head + lengths + body) != int.from_bytes(head[CHECKSUM], "little"):
+            damage.append(f"page {number} of Ogg has another checksum")
+        # Streams of radio are cut behind their headers, whose samples are counted as 0.
+        if number != due.get(stream, number):
+            damage.append(f"page {number} of Ogg follows {due[stream] - 1}")
+        due |= {stream: number + 1} if any(head[6:14]) else {}
+        flags = head[5]
+        streams += body.startswith(OGG_SOUNDS) and bool(flags & FIRST_PAGE)
     if not flags & LAST_PAGE:
         raise source.fail(f"the stream does not end within its {source.position} bytes: {DAMAGED}")
     if streams > 1:
         raise source.fail(
             f"holds {streams} streams of sound, as by `cat`, of which only the first would be"
-            " decoded: take them apart, or convert it: ffmpeg -i IN OUT.wav"
+            f" decoded: take them apart, or {CONVERT_ANY}"
         )
+    if damage:
+        raise source.fail(f"{damage[0]}: {DAMAGED}")
+
+
+def _sum_page(page: bytes) -> int:
+    """The checksum of a page of Ogg, a CRC of 32 bits that begins at 0."""
+    blank = page[: CHECKSUM.start] + bytes(4) + page[CHECKSUM.stop :]
+    # zlib's CRC takes the bits of a byte from the other end, begins and ends with all bits set.
+    crc = zlib.crc32(blank.translate(BIT_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return int(f"{crc:032b}"[::-1], 2)
 
 
 def _is_mp3(head: bytes | bytearray) -> bool:

@@ -81,6 +81,11 @@ def read_glm(path: Path, purpose: Purpose) -> Glm:
         raise InputError(f"{path}: {error.strerror}; name a GLM file, or english") from error
     # The first word of the file is the mark that begins its comments.
     comment = next(iter(split_words(lines[0])), "")
+    if not comment or any(map(str.isalnum, comment)) or "\r" in lines[0].rstrip():
+        raise InputError(
+            f"{path}, line 1: has the mark of comments alone, such as ;; and a rule there would be"
+            " lost; write this line above"
+        )
     settings = {"case_sensitive": "T"}
     rules: list[Rule] = []
     applies = True

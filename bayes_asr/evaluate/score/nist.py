@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.evaluate.score.counts import tally
 from bayes_asr.evaluate.score.glm import Glm, filter_words
 from bayes_asr.evaluate.score.phones import PhoneMap, fold
@@ -30,9 +30,12 @@ TIMED_LINES = {
     "an RTTM": re.compile(r"SPEAKER \S+ \S+ [\d.]+ [\d.]+( \S+){3,5}", re.ASCII),
     "an STM": re.compile(r"\S+ \S+ \S+ [\d.]+ [\d.]+( .*)?", re.ASCII),
     "a CTM": re.compile(r"\S+ \S+ [\d.]+ [\d.]+( \S+){1,4}", re.ASCII),
+    "a text with times": re.compile(r"\S+ [\d.]+ [\d.]+( .*)?", re.ASCII),
 }
 FRACTION = re.compile(r" \d*\.\d+ ", re.ASCII)
 """A time of such lines, as no words have it: digits that are spoken have no point."""
+WHOLE = re.compile(r"\S+ [12ab] ([^\d\s]\S* )?\d+ \d+( [^\d\s].*)?", re.ASCII | re.I)
+"""A line of an STM or a CTM whose times have no point either, by its channel before them."""
 IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
 Channel = tuple[str, str]
 """Recording and channel."""
@@ -83,33 +86,45 @@ def iter_stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         yield number, [*fields[:5], *fields[6 if labelled else 5 :]]
 
 
-def refuse_formats_of_nist(path: Path) -> None:
+def refuse_formats_of_nist(
+    path: Path,
+    remedy: str = "a CTM is counted against an STM: --ref FILE.stm --hyp FILE.ctm",
+) -> None:
     """Raise InputError for an RTTM, CTM, STM or trn in the place of a Kaldi text."""
     lines = [" ".join(fields) for _, fields in _iter_lines(path)]
-    is_timed = any(map(FRACTION.search, lines))
+    is_whole = len(lines) > 1 and all(map(WHOLE.fullmatch, lines))
+    is_timed = is_whole or any(map(FRACTION.search, lines))
     for name, line in TIMED_LINES.items():
         if is_timed and all(map(line.fullmatch, lines)):
             raise InputError(
                 f"{path}: each line is of {name}, not of a text, which has an utterance and its"
-                " words; a CTM is counted against an STM: --ref FILE.stm --hyp FILE.ctm"
+                f" words; {remedy}"
             )
     _refuse_trn(path)
 
 
 def _refuse_trn(path: Path) -> None:
     """Raise InputError for a transcript of sclite's, whose lines end with `(utterance)`."""
-    ends = (fields[-1] for _, fields in iter_lines(path))
-    last = next(ends, "")
-    if TRN_NAME.fullmatch(last) and all(map(TRN_NAME.fullmatch, ends)):
-        raise InputError(
-            f"{path}: each line ends with its utterance, {last} in the first, as in sclite's trn;"
-            r" put it in front: sed -E 's/^(.*)\(([^()]*)\)\s*$/\2 \1/'"
+    ends = [(number, fields[-1]) for number, fields in iter_lines(path)]
+    names = [last for _, last in ends if TRN_NAME.fullmatch(last)]
+    if len(names) <= len(ends) / 2:
+        return
+    lines = "each line ends with its utterance"
+    if len(names) < len(ends):
+        number = next(number for number, last in ends if not TRN_NAME.fullmatch(last))
+        lines = (
+            f"{len(names)} of {len(ends)} lines, but not line {number}, end with their utterance"
         )
+    raise InputError(
+        f"{path}: {lines}, {names[0]} in the first, as in sclite's trn;"
+        r" put it in front: sed -E 's/^(.*)\(([^()]*)\)\s*$/\2 \1/'"
+    )
 
 
 def read_stm(path: Path) -> list[Segment]:
     """Read `recording channel speaker begin end [<labels>] words`; `;;` comments are skipped."""
-    segments = []
+    segments: list[Segment] = []
+    lines: dict[Segment, int] = {}
     for number, (recording, channel, speaker, *fields) in iter_stm_lines(path):
         begin, end = (_parse_seconds(field, path, number) for field in fields[:2])
         if end < begin:
@@ -118,6 +133,12 @@ def read_stm(path: Path) -> list[Segment]:
         rounded = float(np.float32(end))
         text = " ".join(fields[2:])
         segments.append(Segment((recording, channel), speaker, begin, rounded, text))
+        earliest = lines.setdefault(segments[-1], number)
+        if earliest < number:
+            raise InputError(
+                f"{path}, line {number}: is line {earliest} again, and its words would count twice;"
+                " keep one"
+            )
     return _sort_by_time(segments)
 
 
@@ -262,8 +283,8 @@ def assign_to_segments(
     if strange:
         recording, channel = waiting[strange[0]][0].channel
         raise InputError(
-            f"{len(waiting[strange[0]])} words in recording {recording}, channel {channel}, "
-            "which has no reference segment"
+            f"{len(waiting[strange[0]])} words in recording {recording}, channel {channel}, which"
+            f" has no reference segment; there are {name_some(sorted(map(' '.join, last)))}"
         )
     dealt: list[list[str]] = []
     for segment in segments:

@@ -76,8 +76,13 @@ def check_same_utterances(reference: Reference, hypothesis: Text, name: str | Pa
     ):
         missing = side.keys() - counterpart.keys() - set(reference.unheard)
         if missing:
-            examples = name_some(sorted(missing))
-            raise InputError(f"{name}: {len(missing)} of {len(side)} utterances {what}: {examples}")
+            strangers = sorted(counterpart.keys() - side.keys())
+            raise InputError(
+                f"{name}: {len(missing)} of {len(side)} utterances {what}:"
+                f" {name_some(sorted(missing))}"
+                + f"; the other side has {name_some(strangers)} instead"
+                * bool(strangers)
+            )
 
 
 # Neighbouring LM weights share most hypotheses.

@@ -5,6 +5,7 @@ Other formats are as libsndfile writes them.
 
 import io
 import logging
+import re
 import struct
 import subprocess
 import sys
@@ -221,6 +222,23 @@ def test_streams_of_ogg_side_by_side_are_refused(file: Callable[[bytes], Path]) 
         read_channels(file(grouped))
 
 
+@pytest.mark.parametrize("kind", ["VORBIS", "OPUS"])
+def test_damaged_and_missing_pages_of_ogg_are_refused(
+    kind: str, file: Callable[[bytes], Path]
+) -> None:
+    noise = np.random.default_rng(1).normal(0, 3000, (16000 * 3, 1))
+    content = written(noise, "OGG", kind)
+    assert len(read_channels(file(content))[0]) == len(noise)
+    pages = [match.start() for match in re.finditer(b"OggS", content)]
+    assert len(pages) > 4
+    turned = bytearray(content)
+    turned[len(content) // 2] ^= 16
+    with pytest.raises(InputError, match=r"page \d+ of Ogg has another checksum: trunc"):
+        read_channels(file(bytes(turned)))
+    with pytest.raises(InputError, match=r"page \d+ of Ogg follows \d+: truncated or damaged"):
+        read_channels(file(content[: pages[3]] + content[pages[4] :]))
+
+
 def test_what_surrounds_mp3_is_passed_over_or_the_remedy_named(
     file: Callable[[bytes], Path],
 ) -> None:
@@ -250,9 +268,12 @@ def test_extensible_and_big_endian_riff(file: Callable[[bytes], Path]) -> None:
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"R", "is none of RIFF, RF64, W64, AIFF, CAF, AU, NIST .*; convert it: sox"),
+        (b"R", "is none of RIFF, RF64, W64, AIFF, CAF, AU, NIST .*; convert it: ffmpeg -i"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "git lfs pull"),
-        (b"Dear diary" * 99, "is none of RIFF, RF64, W64, AIFF, CAF, AU, NIST .*; convert it: sox"),
+        (
+            b"Dear diary" * 99,
+            "is none of RIFF, RF64, W64, AIFF, CAF, AU, NIST .*; convert it: ffmpeg -i",
+        ),
         (b"OggS" + bytes(100), "no page of Ogg ends at offset 54"),
         (b"OggS" + bytes(23), "the stream does not end within its 27 bytes"),
         (b"fLaC" + bytes(100), "cannot be decoded: "),

@@ -99,6 +99,15 @@ def test_bad_rules_are_named(tmp_path: Path, rules: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("content", ["", "a => b / [ ] __ [ ]\n", ";;\ra => b / [ ] __ [ ]\r"])
+def test_a_rule_in_the_place_of_the_mark_of_comments_is_not_lost(
+    tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "glm").write_text(content, newline="")
+    with pytest.raises(InputError, match="line 1: has the mark of comments alone, such as ;;"):
+        read_glm(tmp_path / "glm", "hyp")
+
+
 def test_missing_file_says_how_to_name_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file or directory; name a GLM file, or english"):
         read_glm(tmp_path / "glm", "ref")

@@ -235,6 +235,7 @@ def test_words_that_rules_delete_are_gone() -> None:
         ("stm", "rec A bob 0.0", "line 1: 4 fields, an STM has 5 or more"),
         ("stm", "rec A bob x 1.0 A", "line 1: 'x' is not a time in seconds"),
         ("stm", "rec A bob 2 1 A", "line 1: a segment from 2.0 to 1.0 s"),
+        ("stm", "rec A bob 0 1 a\nrec A bob 1 2 b\nrec A bob 0 1 a", "line 3: is line 1 again"),
         ("ctm", "rec A 0.1 0.2", "line 1: 4 fields, a CTM has 5 to 8"),
         ("ctm", "rec A * * <ALT>", "line 1: <ALT> where none is due"),
         ("ctm", "rec A * * <ALT_BEGIN>\nrec A * * <ALT_BEGIN>", "line 2: <ALT_BEGIN> where none"),

@@ -98,6 +98,9 @@ def test_transcripts_of_sclite_are_no_kaldi_text(
         ("SPEAKER f 1 0.0 1.2 <NA> <NA> spk1 <NA> <NA>", "an RTTM"),
         ("f 1 spk1 0 1.2 <O,F> hello you", "an STM"),
         (";; of a decoder\nf A 0 0.3 hello 0.9\nf A 0.4 1 you", "a CTM"),
+        ("f 1 s 0 3 hello you\ng 1 t 0 20", "an STM"),
+        ("f A 0 1 hello\ng A 0 2 you 1", "a CTM"),
+        ("u1 0.0 1.5 hello you\nu2 1.5 2 hello", "a text with times"),
     ],
 )
 def test_words_with_times_are_no_kaldi_text(
@@ -113,7 +116,7 @@ def test_words_with_times_are_no_kaldi_text(
 
 
 def test_digits_are_words(run_wer: Callable[..., str], tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("u1 1 2 3 4 5\nu2 6 7 8 9 0\n")
+    (tmp_path / "text").write_text("u1 1 2 3 4 5\nu2 1 2 3 4 0\n")
     assert "[ 0 / 10," in run_wer("--ref", tmp_path / "text", "--hyp", tmp_path / "text")
 
 
@@ -131,14 +134,40 @@ def test_words_in_brackets_may_end_lines(run_wer: Callable[..., str], tmp_path: 
     assert "[ 0 / 4," in run_wer("--ref", tmp_path / "text", "--hyp", tmp_path / "text")
 
 
+def test_a_line_of_sclite_without_its_utterance_is_named(
+    run_wer: Callable[..., str], tmp_path: Path, pair: list[str]
+) -> None:
+    (tmp_path / "trn").write_text("yes (anna-1)\nno\nno no (anna-3)\n")
+    with pytest.raises(InputError, match=r"2 of 3 lines, but not line 2, end with their utteranc"):
+        run_wer("--ref", tmp_path / "trn", *pair[2:])
+
+
+def test_names_of_the_other_side_are_shown(
+    run_wer: Callable[..., str], tmp_path: Path, pair: list[str]
+) -> None:
+    (tmp_path / "hyp").write_text("U1 a\nU2 b\n")
+    with pytest.raises(InputError, match=r"no hypothesis: .*; the other side has U1, U2 instead"):
+        run_wer(*pair[:2], "--hyp", tmp_path / "hyp")
+
+
 def test_words_of_another_case_are_announced(
     run_wer: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SeanNaren/deepspeech.pytorch #332."""
     (tmp_path / "ref").write_text("u1 hello World El el\n")
-    (tmp_path / "hyp").write_text("u1 HELLO World el El\n")
+    (tmp_path / "hyp").write_text("u1 HELLO World, el El\n")
     run_wer("--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp")
-    assert "1 words differ by case alone and count as errors: HELLO; write both" in caplog.text
+    remark = "2 words differ by case or punctuation alone and count as errors: HELLO, World,; write"
+    assert remark in caplog.text
+
+
+def test_words_of_an_stm_that_look_alike_are_announced(
+    run_wer: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "stm").write_text("r A bob 0 1 DON'T WAIT\n")
+    (tmp_path / "ctm").write_text("r A 0.1 0.1 don\u2019t\nr A 0.4 0.2 wait\n", encoding="utf-8")
+    run_wer("--ref", tmp_path / "stm", "--hyp", tmp_path / "ctm")
+    assert "1 words may look alike and count as errors: don\u2019t looks like don't" in caplog.text
 
 
 @pytest.fixture
