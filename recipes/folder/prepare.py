@@ -18,14 +18,21 @@ from typing import ParamSpec, TypeVar
 
 from bayes_asr.base.errors import InputError, complaint, name_some
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
+from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.marks import refuse_marks, refuse_misread
 from bayes_asr.recipe.folder.beside import write_beside
-from bayes_asr.recipe.folder.sounds import describe_silent, name_sounds, refuse_missing_text
+from bayes_asr.recipe.folder.sounds import (
+    describe_unheard,
+    describe_unread,
+    name_sounds,
+    refuse_missing_text,
+)
 from bayes_asr.recipe.folder.spelling import (
     Spell,
     compose,
     describe_shares,
+    describe_unspaced,
     fold,
     spell_by_letters,
 )
@@ -52,6 +59,7 @@ TABLES = ("text", "utt2spk", "dev", "test", "lexicon.txt", "lm.arpa")
 SETS = ("train", "dev", "test")
 SHARE = 0.1  # of the utterances: dev and test, where nobody listed them
 ORDER = 3  # of the language model
+TIMES = "take all but names and words out"
 FOLDING = " --set 'recipe.options=[--fold]' takes all words in lower case"
 
 Sets = dict[str, list[Utterance]]
@@ -105,6 +113,8 @@ def prepare(corpus: Path, text: Path, out: Path, spell: Spell, g2p: Path | None 
     for name, members in sets.items():
         write_utterances(members, out / "data" / name)
         print(f"{name}: {describe_set(members, vocabulary)}")
+    if unread := describe_unread(corpus, TABLES):
+        print(unread)
     announce(text, [utt for members in sets.values() for utt in members], spell)
     local = out / "data" / "local"
     write_vocabulary(lexicon, sets["train"], local / "dict")
@@ -145,11 +155,14 @@ def inspect(
     check = Inspection()
     places = {name: corpus / name for name in TABLES} | {"text": text}
     tables = {name: path for name, path in places.items() if path.is_file()}
+    for path in places.values():
+        check.attempt(refuse_no_file, path)
     for table in tables.values():
         check.attempt(refuse_marks, table)
         check.attempt(refuse_misread, table)
     check.attempt(refuse_missing_text, corpus, text)
     sounds = check.attempt(name_sounds, corpus)
+    check.attempt(refuse_formats_of_nist, text, TIMES) if "text" in tables else None
     transcripts = check.attempt(read_transcripts, text, corpus, spell) if "text" in tables else None
     lexicon, model = None, None
     if "lexicon.txt" in tables:
@@ -176,13 +189,26 @@ def inspect(
     return sets, lexicon or [], model
 
 
+def refuse_no_file(path: Path) -> None:
+    """Raise InputError for a link that leads nowhere, and for a folder in the place of a table.
+
+    Folders dev and test may hold sound as any other.
+    """
+    if path.is_symlink() and not path.exists():
+        raise InputError(f"{path}: a link that leads to no file; replace it")
+    if path.is_dir() and path.name not in SETS:
+        raise InputError(f"{path}: a folder, where a file is due; rename it")
+
+
 def announce(text: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
     """Say what may not be meant: silence, marks, words that case or punctuation sets apart."""
-    if silent := describe_silent((utt.file for utt in utterances), len(utterances)):
-        print(silent)
+    for remark in describe_unheard([utt.file for utt in utterances]):
+        print(remark)
     if wordless := describe_wordless(utterances):
         print(f"{text}: {wordless}")
     words = [word for utt in utterances for word in utt.words]
+    if unspaced := describe_unspaced(words):
+        print(f"{text}: {unspaced}")
     marks = sorted({word for word in words if MARK.fullmatch(word) and word != UNKNOWN})
     if marks:
         print(f"{text}: {name_some(marks)} are words as any other; take them out if they are none")
@@ -218,11 +244,22 @@ def read_list(path: Path, known: Sequence[Utterance]) -> list[Utterance]:
     """The utterances that a list names, by file or by speaker; none where there is no list."""
     if not path.is_file():
         return []
-    named = {compose(name) for _, (name, *_) in iter_lines(path)}
-    strangers = named - {utt.name for utt in known} - {utt.speaker for utt in known}
+    names, speakers = {utt.name for utt in known}, {utt.speaker for utt in known}
+    lines = [(number, [*map(compose, fields)]) for number, fields in iter_lines(path)]
+    for number, fields in lines:
+        if len({*fields}) > 1 and any(kind.issuperset(fields) for kind in (names, speakers)):
+            raise InputError(
+                f"{path}, line {number}: has {len(fields)} names, of which only the first would be"
+                " read; write one a line"
+            )
+    listed = {fields[0] for _, fields in lines}
+    strangers = listed - names - speakers
     if strangers:
-        raise InputError(f"{path}: {min(strangers)} is neither a name of text nor a speaker")
-    found = [utt for utt in known if {utt.name, utt.speaker} & named]
+        raise InputError(
+            f"{path}: {min(strangers)} is neither a name of text nor a speaker; names are such as"
+            f" {name_some(sorted(names))}"
+        )
+    found = [utt for utt in known if {utt.name, utt.speaker} & listed]
     if not found:
         raise InputError(f"{path}: empty; list speakers or files, or remove it")
     return found

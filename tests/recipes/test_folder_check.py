@@ -1,10 +1,12 @@
 """The one check of the recipe folder: all that is odd is said before anything is written."""
 
+import os
 import subprocess
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bayes_asr.decode.graph.ngram import read_arpa
@@ -78,6 +80,14 @@ def test_all_that_is_odd_is_said_at_once(
         ("lexicon.txt", "hello h e l o_B\n", "hello has a phone that ends in one of _B"),
         ("lexicon.txt", "hello\u2028 h e\n", "line 1: hello\\u2028 holds U+2028 LINE SEPARATOR"),
         ("lexicon.txt", "<s> SIL\n", "line 1: <eps>, #0, <s>, </s>"),
+        ("text", "path,sentence\ns0/t0,a b\n", "write s0/t0 and a space in the place of s0/t0,a"),
+        ("text", '"s0/t0","a b"\n', 'write s0/t0 and a space in the place of "s0/t0","a'),
+        ("text", "/data/x/s0/t0.wav a b\n", "write s0/t0 and a space in the place of /data/x/s0"),
+        ("text", "x\\s0\\t0 a b\n", "write s0/t0 and a space in the place of x"),
+        ("text", "s0/t0 1 s0 0.0 1.5 a\n", "each line is of an STM, not of a text, which has"),
+        ("text", "s0/t0 0.0 1.5 a b\n", "each line is of a text with times, not of a text"),
+        ("dev", "s0 s1 s2\n", "dev, line 1: has 3 names, of which only the first would be read"),
+        ("dev", "s0,\n", "dev: s0, is neither a name of text nor a speaker; names are such as s0/"),
         ("dev", "s0\u200e\n", "line 1: s0\\u200e holds U+200E LEFT-TO-RIGHT MARK"),
     ],
 )
@@ -85,8 +95,63 @@ def test_files_are_checked_by_the_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, content: str, message: str
 ) -> None:
     corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
-    (corpus / file).write_text(content, encoding="utf-8")
+    (corpus / file).write_text(content, encoding="utf-8", newline="")
     assert message in refuse(corpus, capsys)[0]
+
+
+@pytest.mark.parametrize("table", ["text", "utt2spk", "lexicon.txt", "lm.arpa", "dev"])
+def test_links_that_lead_nowhere_are_no_missing_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
+    (corpus / table).unlink(missing_ok=True)
+    (corpus / table).symlink_to("nowhere")
+    assert f"{table}: a link that leads to no file; replace it" in refuse(corpus, capsys)[0]
+    if table != "dev":
+        (corpus / table).unlink()
+        (corpus / table).mkdir()
+        assert f"{table}: a folder, where a file is due; rename it" in refuse(corpus, capsys)[0]
+
+
+@pytest.mark.parametrize("folder", ["a\nb", "a\rb", "a\udce4b"])
+def test_paths_that_tables_cannot_hold_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
+    (corpus / "s0").rename(corpus / folder)
+    (corpus / folder / "t0.wav").rename(corpus / folder / "x.wav")
+    (corpus / "text").write_text("x hello\ns1/t0 hello\ns2/t0 hello\n")
+    assert "has the end of a line or a letter that is not UTF-8" in refuse(corpus, capsys)[0]
+
+
+def test_what_may_not_be_meant_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = dict.fromkeys(NAMES, "\u4eca\u5929\u5929\u6c14\u5f88\u597d") | {"s2/t1": "track 12"}
+    corpus = make_corpus(tmp_path / "c", texts)
+    for file in ("lexiconp.txt", "segments", "lm.arpa.gz", ".DS_Store"):
+        (corpus / file).write_text("x\n")
+    (corpus / "s0/t0.wav").write_bytes(b"")
+    (corpus / "s0/t1.wav").unlink()
+    (corpus / "s0/t1.wav").symlink_to("nowhere.wav")
+    os.mkfifo(corpus / "s0/pipe.wav")
+    (corpus / "s0/pipe.wav").rename(corpus / "s0/t2.wav")
+    assert prepare(corpus, tmp_path / "out") == 0
+    remarks = capsys.readouterr().out
+    assert f"{corpus}: not read: lexiconp.txt, lm.arpa.gz, segments (what is read is" in remarks
+    assert "3 of 18 files cannot be read as sound, which leaves their utterances out: " in remarks
+    assert f"{corpus / 's0/t0.wav'}" in remarks
+    assert "17 of 19 words have no space within five or more letters of a language" in remarks
+    assert "1 words are spelled by their digits, such as 12; write them as they are" in remarks
+
+
+def test_first_channel_of_silence_is_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
+    soundfile = pytest.importorskip("soundfile")
+    sound, rate = soundfile.read(corpus / "s0/t0.wav")
+    soundfile.write(corpus / "s0/t0.wav", np.stack([0 * sound, sound], axis=1), rate)
+    assert prepare(corpus, tmp_path / "out") == 0
+    assert "1 of 18 files are digital silence" in capsys.readouterr().out
 
 
 def test_joiners_of_persian_stay(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """Sound files below a folder by the names that its text calls them, and what else lies there."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.data.sound.audio import load_library
+from bayes_asr.base.errors import InputError, complaint, name_some
+from bayes_asr.data.sound.audio import load_library, read_head
+from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.recipe.folder.spelling import compose
 
 SOUND = {
@@ -19,6 +21,9 @@ BESIDE = "--set 'recipe.options=[--beside]'"
 BESIDE_KINDS = (".lab", ".txt", ".textgrid")
 BLOCK = 1 << 14  # samples: of most files one block is enough to hear something
 COUNTED = 6  # kinds of files that a message counts
+TRIED = 3  # names without a sound file for which a reason is looked for
+SEPARATORS = re.compile(r"[,;|:]")  # of tables, in which a name ends there
+UNWRITABLE = re.compile(r"[\n\r\ud800-\udfff]")  # in a path: no UTF-8, or the end of a line
 FORM = "`NAME WORD WORD ...` for each sound file, NAME without its extension"
 Sounds = Mapping[str, list[Path]]  # files by what they may be called
 
@@ -105,7 +110,7 @@ def choose_files(
     if absent:
         raise InputError(
             f"{text}: no sound file for {len(absent)} of {len(texts)} names, the first is"
-            f" {absent[0]}; {_explain_absence(absent[0], files, corpus)}"
+            f" {absent[0]}; {_explain_absence(absent[:TRIED], files, corpus)}"
         )
     for name in texts:
         if len(files[name]) > 1:
@@ -114,16 +119,22 @@ def choose_files(
                 f"{text}: {name} is {len(files[name])} files: {paths}; name them by their paths"
             )
     file_of = {name: files[name][0] for name in texts}
+    for name, file in file_of.items():
+        if UNWRITABLE.search(str(file)):
+            raise InputError(
+                f"{text}: the path of {name}, {str(file)!r}, has the end of a line or a letter that"
+                " is not UTF-8, which Kaldi's tables cannot hold: rename the folder or the file"
+            )
     silent = {file for same in files.values() for file in same} - {*file_of.values()}
     if silent:
         print(f"{len(silent)} files are not in {text}, the first is {min(silent)}: left out")
     return file_of
 
 
-def _explain_absence(name: str, files: Sounds, corpus: Path) -> str:
-    """The likeliest reason why a name calls no sound file, and what to do."""
+def _explain_absence(names: Iterable[str], files: Sounds, corpus: Path) -> str:
+    """The likeliest reason why names call no sound files, and what to do."""
     return next(
-        _reasons(name, files, corpus),
+        (reason for name in names for reason in _reasons(name, files, corpus)),
         f"names are those of files below {corpus}, without extension",
     )
 
@@ -147,33 +158,73 @@ def _reasons(name: str, files: Sounds, corpus: Path) -> Iterator[str]:
                 f"there is {below}, which is not read: convert it, for example by ffmpeg -i"
                 f" {below} {name}.wav"
             )
+    # A cell of a table, or the path of another computer, ends in a name.
+    cell = Path(SEPARATORS.split(name)[0].strip("\"'").replace("\\", "/"))
+    parts = (cell.with_suffix("") if cell.suffix.lower() in SOUND else cell).parts
+    for tail in ("/".join(parts[start:]) for start in range(len(parts))):
+        if len(files.get(tail, ())) == 1:
+            yield f"write {tail} and a space in the place of {name}"
 
 
-def describe_silent(files: Iterable[Path], total: int) -> str:
-    """The files of digital silence, counted and named; empty where there are none.
+def describe_unheard(files: Collection[Path]) -> Iterator[str]:
+    """What is wrong with sound files: those that are none, and those of digital silence.
 
-    Also without soundfile, which Kaldi's way does not need.
+    Also without soundfile, which Kaldi's way does not need: then silence is not looked for.
     """
+    unreadable = {file: fault for file in files if (fault := _find_fault(file))}
+    if unreadable:
+        fault = next(iter(unreadable.values()))
+        yield (
+            f"{len(unreadable)} of {len(files)} files cannot be read as sound, which leaves their"
+            f" utterances out: {name_some([*map(str, unreadable)])} ({fault})"
+        )
     try:
         library = load_library()
     except InputError:
-        return ""
-    silent = [str(file) for file in files if _is_silent(file, library)]
-    if not silent:
-        return ""
-    return (
-        f"{len(silent)} of {total} files are digital silence, without any sound:"
-        f" {name_some(silent)}; replace them, or take them out"
-    )
+        return
+    silent = [str(file) for file in files if file not in unreadable and _is_silent(file, library)]
+    if silent:
+        yield (
+            f"{len(silent)} of {len(files)} files are digital silence, without any sound:"
+            f" {name_some(silent)}; replace them, or take them out"
+        )
+
+
+def _find_fault(file: Path) -> str:
+    """Why the first bytes of a file are not those of sound; empty where they are."""
+    try:
+        with open_bytes(file) as source:
+            read_head(source)
+    except (InputError, OSError) as error:
+        return complaint(error).removeprefix(f"{file}: ")
+    return ""
 
 
 def _is_silent(file: Path, library: Any) -> bool:
-    """Whether all samples are the same; not where a file cannot be read, which stage 1 says."""
+    """Whether all samples of the first channel, which is heard, are the same; not where a file
+    cannot be decoded, which stage 1 says.
+    """
     try:
         with library.SoundFile(file) as sound:
-            level = sound.read(1, always_2d=True)
+            level = sound.read(1, always_2d=True)[:, 0]
             sound.seek(0)
             blocks = sound.blocks(BLOCK, always_2d=True)
-            return len(level) > 0 and all((block == level).all() for block in blocks)
+            return len(level) > 0 and all((block[:, 0] == level).all() for block in blocks)
     except library.LibsndfileError:
         return False
+
+
+def describe_unread(corpus: Path, tables: Collection[str]) -> str:
+    """The files beside the tables of a corpus that nothing reads, named; empty without any."""
+    sounds = {file.with_suffix("") for file in find_sound(corpus)}
+    unread = sorted(
+        path.name
+        for path in corpus.iterdir()
+        if path.is_file()
+        and path.name not in tables
+        and path.suffix.lower() not in SOUND
+        and not (path.name.startswith(".") or path.with_suffix("") in sounds)
+    )
+    if not unread:
+        return ""
+    return f"{corpus}: not read: {name_some(unread)} (what is read is called {', '.join(tables)})"

@@ -1,8 +1,9 @@
 """Spelling: one Unicode form, words that differ only by case or punctuation, letters of a word."""
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from bayes_asr.decode.graph.ngram import MARK, NgramModel
 DASHES_AND_BRACKETS = ("Pd", "Ps", "Pe", "Pi", "Pf")
 STOPS = set('.,;:!?¿¡…"،؛؟۔।、。！？；：·')
 APOSTROPHES = set("'’ʼ")  # of words such as dogs' and 'em
+
+UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5,}")
+"""Five letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, whose words are shorter."""
 
 Spell = Callable[[str], str]
 
@@ -69,6 +73,19 @@ def describe_shares(words: Iterable[str]) -> str:
     return "; ".join(parts)
 
 
+def describe_unspaced(words: Sequence[str]) -> str:
+    """The words that may be sentences, of languages without spaces; empty where these are few."""
+    sentences = sorted({word for word in words if UNSPACED.search(word)})
+    count = sum(word in sentences for word in words)
+    if count <= len(words) / 2:
+        return ""
+    return (
+        f"{count} of {len(words)} words have no space within five or more letters of a language"
+        f" that writes none, such as {name_some(sentences)}; each is one word here: write spaces"
+        " between words, or between characters"
+    )
+
+
 def respell(model: NgramModel, spell: Spell) -> NgramModel:
     """A language model with its words as `spell` has them.
 
@@ -104,6 +121,12 @@ def graphemes(word: str) -> tuple[str, ...]:
 def spell_by_letters(words: Iterable[str], text: Path) -> list[tuple[str, tuple[str, ...]]]:
     """Words and their letters; InputError names those of `text` that have none."""
     spelled = [(word, graphemes(word)) for word in words]
+    digits = [word for word, letters in spelled if any(map(str.isdigit, letters))]
+    if digits:
+        print(
+            f"{text}: {len(digits)} words are spelled by their digits, such as {name_some(digits)};"
+            " write them as they are said"
+        )
     mute = [word for word, letters in spelled if not letters]
     if mute:
         has = "has no letter: take it" if len(mute) == 1 else "have no letters: take them"

@@ -52,6 +52,9 @@ def _wrong_folders(options: RecipeOptions) -> Iterator[str]:
     for name in ("dim", "features"):
         if options.kaldi_dir and getattr(options, name) not in (None, ""):
             yield f"--{name} and --kaldi-dir exclude each other"
+    for name in ("kaldi_dir", "corpus", "out"):
+        if len(getattr(options, name).splitlines()) > 1:
+            yield f"--{name.replace('_', '-')}: a path with the end of a line; rename that folder"
     for name in ("kaldi_dir", "corpus"):
         path = getattr(options, name)
         if path and not Path(path).is_dir():

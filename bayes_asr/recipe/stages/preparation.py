@@ -20,7 +20,7 @@ def prepare_options(options: RecipeOptions, recipe: Recipe) -> Iterator[str]:
     files = [Path(file) for file in (recipe.file(CONFIG), *options.config)]
     yield from load_section("recipe", files, options.set).options
     if options.corpus:
-        yield from ("--corpus", options.corpus)
+        yield f"--corpus={options.corpus}"  # which may begin with a dash
     if options.force and "force" in recipe.offers:
         yield "--force"
     # Without GMMs, which choose the dimension themselves, prepare.py makes the features.
