@@ -31,7 +31,7 @@ VERBS = {
     "lattice-posteriors": "posteriors of lattices, as Kaldi's lattice-to-smbr-post prints them",
     "rescore": "read lattices at other weights: n-best lists, least expected error, times",
     "lmrescore": "put another n-gram model of language into lattices",
-    "find": "say where words and phrases may have been said, by the lattices of a run",
+    "find": "search the lattices of a run for words and phrases",
     "g2p": "learn pronunciations from a lexicon, and pronounce words that it lacks",
     "generate": "write the labels of utterances by a network with a decoder",
     "classify": "say which class each utterance is of, and how often that is wrong",

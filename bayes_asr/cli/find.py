@@ -30,8 +30,8 @@ from bayes_asr.train.runs.configuration import read_configuration
 
 
 @dataclass(frozen=True)
-class Sighting:
-    """A place where a phrase may have been said, in seconds of its recording, and how likely."""
+class TimedHit:
+    """An occurrence of a phrase: its times in seconds of the recording, and its posterior."""
 
     phrase: str
     set: str
@@ -141,7 +141,7 @@ def read_phrases(phrases: list[str], words: Path) -> dict[str, list[int]]:
 
 def find_in_set(
     run: Path, name: str, config: Config, phrases: list[str], weights: Weights, nj: int
-) -> Iterator[Sighting]:
+) -> Iterator[TimedHit]:
     """Yield the places of all phrases in the lattices of a set."""
     decode_dir = run / f"decode_{name}"
     lattices = find_jobs(decode_dir, "lat")
@@ -159,4 +159,4 @@ def find_in_set(
             place = places.get(hit.utterance, Place(hit.utterance, "1", 0.0))
             begin, end = (round(place.begin + shift * frame, 3) for frame in (hit.begin, hit.end))
             posterior = round(hit.posterior, 4)
-            yield Sighting(phrase, name, hit.utterance, place.recording, begin, end, posterior)
+            yield TimedHit(phrase, name, hit.utterance, place.recording, begin, end, posterior)

@@ -1,4 +1,4 @@
-"""Keywords in lattices: where words and phrases may have been said, and how likely.
+"""Keyword search: times and posteriors of words and phrases in lattices.
 
 The posterior of a phrase at a place is the share of all paths, by their weight, that pass its
 words there, one right after the other.  Kaldi: lattice-to-kws-index, kws-search (Can & Saraclar,
@@ -26,7 +26,7 @@ NO_WORD = 0
 
 @dataclass(frozen=True)
 class Hit:
-    """A place where a phrase may have been said: its frames, and its posterior."""
+    """An occurrence of a phrase in a lattice: its frames, and its posterior."""
 
     utterance: str
     begin: int

@@ -49,7 +49,7 @@ class FmllrStatistics:
 
     @property
     def dim(self) -> int:
-        """D."""
+        """The dimension D of the features."""
         return len(self.linear)
 
     def add(self, mixtures: Mixtures, x: np.ndarray, occupation: Occupation) -> None:
@@ -120,8 +120,8 @@ def adapt_speaker(
 ) -> np.ndarray:
     """The transform float32 [D, D+1] of a speaker, by features [T, D] and pdfs of his utterances.
 
-    aligner: what divides the frames of a pdf among its Gaussians, by default `mixtures` itself; it
-    has the same Gaussians. InputError, with the speaker, as in `estimate_fmllr`.
+    aligner: mixtures whose posteriors divide the frames of a pdf among its Gaussians, by default
+    `mixtures`; both have the same Gaussians. InputError, with the speaker, as in `estimate_fmllr`.
     """
     statistics = FmllrStatistics.zeros(mixtures.dim)
     for x, pdfs in iter_blocks(utterances):

@@ -27,7 +27,7 @@ class LdaStatistics:
 
     @classmethod
     def zeros(cls, classes: int, dim: int) -> "LdaStatistics":
-        """Those of no frames."""
+        """The statistics of no frames."""
         return cls(np.zeros(classes), np.zeros((classes, dim)), np.zeros((dim, dim)))
 
     def add(self, x: np.ndarray, pdfs: PdfWeights) -> None:

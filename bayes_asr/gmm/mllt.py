@@ -47,7 +47,7 @@ class MlltStatistics:
 
     @property
     def dim(self) -> int:
-        """D."""
+        """The dimension D of the features."""
         return len(self.scatters)
 
     def add(self, mixtures: Mixtures, x: np.ndarray, occupation: Occupation) -> None:

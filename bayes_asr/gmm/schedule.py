@@ -15,6 +15,9 @@ class TrainingSchedule:
     A pass estimates the model once. `realign` and `adapt` name the passes that first align anew,
     or estimate MLLT (lda-mllt) or fMLLR (sat). The number of Gaussians grows evenly from that of
     the leaves to `gaussians` in the first `growing` passes, by the power `power` of what a pdf has.
+
+    Kaldi: passes is num_iters less 1, growing max_iter_inc, realign realign_iters, adapt mllt_iters
+    or fmllr_iters, gaussians totgauss, leaves numleaves.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""First weights of layers and heads, of which torch's and Glorot's are not the only ones."""
+"""Initial weights of layers and heads, as torch and pytorch-kaldi draw them."""
 
 import math
 
@@ -9,21 +9,21 @@ SPREAD = 0.01  # of weights of pytorch-kaldi's MLP: where Glorot has 6
 
 
 def draw_mlp(linear: nn.Linear) -> None:
-    r"""Those of pytorch-kaldi's MLP: uniform within \sqrt{0.01 / (inputs + outputs)}, biases 0."""
+    r"""Draw as pytorch-kaldi's MLP: uniform within \sqrt{0.01 / (inputs + outputs)}, biases 0."""
     _draw_within(math.sqrt(SPREAD / (linear.in_features + linear.out_features)), linear.weight)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)
 
 
 def draw_by_units(W: nn.Linear, V_SHX: Tensor | None, units: int) -> None:
-    r"""Those of torch.nn.RNN, of all weights and biases: uniform within 1 / \sqrt{units}."""
+    r"""Draw as torch.nn.RNN, all weights and biases: uniform within 1 / \sqrt{units}."""
     _draw_within(1 / math.sqrt(units), W.weight, W.bias, V_SHX)
 
 
 def draw_as_pytorch_kaldi(unit: str, W: nn.Linear, V_SHX: Tensor | None, units: int) -> None:
-    """Those of the class of pytorch-kaldi with this unit: MLP, LSTM_cudnn or GRU_cudnn.
+    """Draw as the class of pytorch-kaldi with this unit: MLP, LSTM_cudnn or GRU_cudnn.
 
-    Its other classes begin as `uniform`, and W and V are left so.
+    Its other classes begin as `uniform`: W and V stay as they are.
     """
     if unit == "mlp":
         draw_mlp(W)

@@ -63,7 +63,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class _Statistics(NamedTuple):
-    """Of the frames of all processes: their number, mean [X] and variance [X]."""
+    """Statistics of the frames of all processes: their number, mean [X] and variance [X]."""
 
     n: int
     mean: Tensor

@@ -30,7 +30,7 @@ from bayes_asr.train.trainer import Trainer
 EAGER = "eager"
 TOLERANCE = 1e-2  # of the norm of outputs or of a gradient; where ReLU turns at 0, 1e-3 was seen
 LEAST_NORM = 1e-2  # of the norm of all gradients: to that, smaller ones are compared
-POOL = "all_reduce"  # attribute of what adds statistics up over processes
+POOL = "all_reduce"  # attribute of modules that add statistics up over processes (`BatchNorm`)
 LONGEST_FAULT = 160  # characters of a message
 REPEATS = 3  # of all batches, of which the median is the speed
 
@@ -154,7 +154,7 @@ def take_path(
     recorded: Mapping[str, Any] | None,
     load: Callable[[], Sequence[Batch]],
 ) -> Mapping[str, Any]:
-    """Take the path of `train.gpu_path`, in all processes that of the first; as `choose_path`.
+    """Choose the path of `train.gpu_path` (`choose_path`), and set it in all processes.
 
     load: loads the batches of the rehearsal.
     """

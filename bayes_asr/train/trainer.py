@@ -115,7 +115,7 @@ class TrainState:
         }
 
     def network_content(self) -> dict[str, Any]:
-        """The part of it that is best.pt."""
+        """Content of best.pt: the network alone."""
         return self.network.content() | (self.speakers.content() if self.speakers else {})
 
     def restore(self, content: Mapping[str, Any]) -> None:
@@ -185,7 +185,7 @@ class Trainer:
 
     @property
     def scheduled_rate(self) -> float:
-        """The learning rate of this epoch by the schedule alone, which goes on from it."""
+        """The learning rate of this epoch by the schedule alone, without returns and warm-up."""
         schedule = find(SCHEDULES[self.options.schedule].function)
         rate: float = schedule(self.options, self.progress.rate, self.progress.dev_errors)
         return rate
@@ -206,7 +206,7 @@ class Trainer:
         return rate
 
     def complete_epoch(self, validated: DevTotals) -> None:
-        """Note an epoch, and save."""
+        """Record a complete epoch: its progress, its line of the history, a checkpoint."""
         progress, batches = self.progress, self.progress.totals.position
         # The history has the rate of the last batch, at the end of a warm-up in this epoch.
         rate = self.set_learning_rate(batches)
@@ -248,15 +248,15 @@ class Trainer:
             return "the last"
         return f"{format_seconds(self.epochs_left * epoch_seconds)} left"
 
-    def return_to_last_epoch(self, why: DivergedError) -> None:
-        """Restore the last complete epoch, to go on from it at a smaller learning rate."""
+    def return_to_last_epoch(self, error: DivergedError) -> None:
+        """Restore the last complete epoch, to go on from it at half the learning rate."""
         options, epoch, returns = self.options, self.epoch, self.progress.returns
         if returns >= options.max_returns:
             batches = self.progress.totals.skipped
             skipped = sorted({utt for batch in batches for utt in batch["utterances"]})
             raise InputError(
-                f"{self.run.path}: epoch {epoch} diverged: {why}; the run went back {returns} times"
-                f" (train.max_returns), at last to {RETURN_FACTOR**returns:g} of"
+                f"{self.run.path}: epoch {epoch} diverged: {error}; the run went back {returns}"
+                f" times (train.max_returns), at last to {RETURN_FACTOR**returns:g} of"
                 f" train.learning_rate = {options.learning_rate:g}; lower it and start over with"
                 f" --new, or look at what was skipped: {', '.join(skipped) or 'nothing'}"
             )
@@ -270,7 +270,7 @@ class Trainer:
         LOGGER.warning(
             "epoch %d diverged: %s; back to its beginning, and on at %g times the learning rate",
             epoch,
-            why,
+            error,
             RETURN_FACTOR**self.progress.returns,
         )
 

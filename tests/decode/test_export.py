@@ -261,7 +261,7 @@ def test_program_of_torch_export_is_read_without_this_package(run: Path, tmp_pat
     for frames in LENGTHS:
         x = made_up(frames, DIMENSIONS)
         stats = cmvn_statistics([x])
-        found = program(torch.from_numpy(net.front_ends[FEATURES].without_speaker(x, stats)))
+        found = program(torch.from_numpy(net.front_ends[FEATURES].normalise_speaker(x, stats)))
         torch.testing.assert_close(found, net(x, stats), rtol=0, atol=BOUND)
 
 

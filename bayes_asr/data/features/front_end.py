@@ -54,7 +54,7 @@ class Normalisation:
 
     @classmethod
     def of(cls, matrices: Iterable[np.ndarray]) -> "Normalisation":
-        """Measure it on training features.
+        """The normalisation by the statistics of training features [T, F].
 
         A column that is constant there gets deviation 1: elsewhere it must not grow beyond measure.
         """
@@ -199,8 +199,8 @@ class FrontEnd:
             raise ValueError("the normalisation is not measured yet")
         return self.normalisation
 
-    def without_speaker(self, matrix: np.ndarray, stats: np.ndarray | None) -> np.ndarray:
-        """Features [T, F] less what is the speaker's, by his CMVN statistics [2, F+1].
+    def normalise_speaker(self, matrix: np.ndarray, stats: np.ndarray | None) -> np.ndarray:
+        """Features [T, F] after CMVN by the statistics [2, F+1] of the speaker.
 
         ValueError where statistics are needed and None.
         """
@@ -219,8 +219,8 @@ class FrontEnd:
             )
 
     def prepare(self, matrix: np.ndarray, stats: np.ndarray | None) -> np.ndarray:
-        """Features [T, F] less what is the speaker's, with deltas and context [T, F']."""
-        return append_context(self.without_speaker(matrix, stats), **self.shape)
+        """Features [T, F] after CMVN, with deltas and context [T, F']."""
+        return append_context(self.normalise_speaker(matrix, stats), **self.shape)
 
     def normalise(self, matrix: np.ndarray) -> np.ndarray:
         """Prepared features, normalised for the network [T, F'], in their precision."""
@@ -238,7 +238,7 @@ class FrontEnd:
         return f"cmvn {self.cmvn}, {self.shape}{rate}"
 
     def content(self) -> dict[str, Any]:
-        """It as arrays and plain values."""
+        """Its fields as arrays and plain values."""
         return {
             "cmvn": self.cmvn,
             "deltas": self.deltas,
@@ -253,7 +253,7 @@ class FrontEnd:
 
     @classmethod
     def of_content(cls, content: Mapping[str, Any]) -> "FrontEnd":
-        """The one whose `content` this is."""
+        """The front end whose `content` this is."""
         values = dict(content)
         normalisation = Normalisation(values.pop("mean"), values.pop("deviation"))
         return cls(**values, normalisation=normalisation)

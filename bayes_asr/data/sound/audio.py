@@ -198,7 +198,7 @@ def open_decoding(file: BinaryIO, size: int, name: str) -> Decoding:
     """Decode a file of `size` bytes which can seek; raises InputError as `read_channels`."""
     soundfile, source = load_library(), ByteReader(file, name, size)
 
-    class OneWay(soundfile.SoundFile):  # type: ignore[name-defined]
+    class SequentialFile(soundfile.SoundFile):  # type: ignore[name-defined]
         """A file that is read once: soundfile seeks after each read, which some FLAC refuses."""
 
         def seekable(self) -> bool:
@@ -207,7 +207,7 @@ def open_decoding(file: BinaryIO, size: int, name: str) -> Decoding:
     content = FileBytes(file, size)
     possible = check_complete(content, name)
     try:
-        decoder = OneWay(content.open())
+        decoder = SequentialFile(content.open())
     except soundfile.SoundFileError as error:
         raise _undecodable(source, error) from None
     blocks = _iter_blocks(decoder, possible, source, soundfile.SoundFileError)

@@ -43,7 +43,7 @@ class Classes:
 
     @property
     def parts(self) -> "Sequence[Classes]":
-        """Themselves, or those of several directories."""
+        """The classes of each directory: here, of one."""
         return (self,)
 
     @property

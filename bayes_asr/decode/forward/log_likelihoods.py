@@ -27,7 +27,7 @@ from bayes_asr.decode.forward.interface import (
     StreamFeatures,
     name_streams,
 )
-from bayes_asr.decode.forward.stream import Stream
+from bayes_asr.decode.forward.stream import StreamingLogLikelihoods
 from bayes_asr.nn.frames import PackedFrames, describe_stride, pack, unpack
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
@@ -143,7 +143,7 @@ class LogLikelihoods(nn.Module):
                 )
         return join_streams(self.front_ends, prepared)
 
-    def stream(self, cmvn: CmvnStatistics = None) -> Stream:
+    def stream(self, cmvn: CmvnStatistics = None) -> StreamingLogLikelihoods:
         """A stream of utterances [T, F] in chunks; cmvn: as in `forward`.
 
         InputError if log-likelihoods of this network depend on all later frames.
@@ -153,15 +153,16 @@ class LogLikelihoods(nn.Module):
         for name, front_end in self.front_ends.items():
             front_end.check_speaker(stats.get(name))
 
-        def without_speaker(features: StreamFeatures) -> dict[str, np.ndarray]:
+        def normalise_speaker(features: StreamFeatures) -> dict[str, np.ndarray]:
             return {
-                name: self.front_ends[name].without_speaker(
+                name: self.front_ends[name].normalise_speaker(
                     self._check_features(name, x), stats.get(name)
                 )
                 for name, x in name_streams(self.front_ends, features, {}).items()
             }
 
-        return Stream(self.advance, without_speaker, StreamingFeatures(self.front_ends))
+        arriving = StreamingFeatures(self.front_ends)
+        return StreamingLogLikelihoods(self.advance, normalise_speaker, arriving)
 
     def plain(self) -> ExportableUtterance:
         """The same as plain torch in single precision, which `torch.export` can write down."""

@@ -1,4 +1,4 @@
-"""Log-likelihoods of utterances that arrive in chunks."""
+"""Streaming: log-likelihoods of utterances that arrive in chunks."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,12 +12,12 @@ from bayes_asr.nn.network import States
 Advance = Callable[[np.ndarray, States], tuple[Tensor, States]]
 """(prepared features [T, F'], states before) -> (log-likelihoods [T, P], states after)."""
 
-WithoutSpeaker = Callable[[StreamFeatures], Mapping[str, np.ndarray]]
-"""Features [T, F] -> what is left of each stream without the speaker's mean and deviation."""
+NormaliseSpeaker = Callable[[StreamFeatures], Mapping[str, np.ndarray]]
+"""Features [T, F] -> those of each stream after CMVN by the speaker's statistics."""
 
 
-class Stream:
-    """One utterance after another, chunk by chunk: the log-likelihoods that the whole would give.
+class StreamingLogLikelihoods:
+    """Log-likelihoods of one utterance after another, chunk by chunk, as of the whole utterance.
 
     A chunk may have any number of frames, none too. Where the run appends deltas or context, a
     frame is computed when `latency` further ones are there, and `finish` gives the rest. Chunks of
@@ -26,9 +26,10 @@ class Stream:
     """
 
     def __init__(
-        self, advance: Advance, without_speaker: WithoutSpeaker, arriving: StreamingFeatures
+        self, advance: Advance, normalise_speaker: NormaliseSpeaker, arriving: StreamingFeatures
     ) -> None:
-        self._advance, self._without_speaker, self._arriving = advance, without_speaker, arriving
+        self._advance, self._arriving = advance, arriving
+        self._normalise_speaker = normalise_speaker
         self.reset()
 
     @property
@@ -38,7 +39,7 @@ class Stream:
 
     def __call__(self, features: StreamFeatures) -> Tensor:
         """Take the next features [T, F]; return the log-likelihoods that are known now [T', P]."""
-        return self._compute(self._arriving.push(self._without_speaker(features)))
+        return self._compute(self._arriving.push(self._normalise_speaker(features)))
 
     def finish(self) -> Tensor:
         """End the utterance: return its last log-likelihoods [T', P]. The next one may begin."""

@@ -1,4 +1,4 @@
-"""Lattices as steps through cells: which transition-id a path has in which frame.
+"""Lattices as steps through cells, each the transition-id of a path in a frame.
 
 A cell is a pair of a frame and a transition-id. What is computed of the cells of a lattice, such as
 scores by a network, is computed once, however many paths pass them.
@@ -37,7 +37,7 @@ class AlignedLattice:
         return self.num_frames
 
     def pack(self) -> np.ndarray:
-        """It as one vector int32, its weights in single precision, which `unpack` reads."""
+        """The lattice as one vector int32, its weights in single precision, for `unpack`."""
         counts = (len(self.source), len(self.cells), len(self.frame))
         return np.concatenate(
             [
@@ -50,7 +50,7 @@ class AlignedLattice:
 
     @classmethod
     def unpack(cls, vector: np.ndarray) -> "AlignedLattice":
-        """The one that was packed."""
+        """The lattice of a vector that `pack` returned."""
         states, frames, steps, passed, cells = vector[:PARTS].tolist()
         sizes = (PARTS, steps, steps, steps, steps + 1, passed, cells, cells)
         _, source, target, weight, offsets, *columns = np.split(vector, np.cumsum(sizes)[:-1])

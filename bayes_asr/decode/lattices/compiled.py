@@ -33,7 +33,7 @@ LIBRARY = SharedLibrary(
 def expect(
     lattice: AlignedLattice, score: np.ndarray, gain: np.ndarray, *results: np.ndarray
 ) -> None:
-    """Do what `expectation.expect` does; results: the arrays that are filled."""
+    """The C++ version of `expectation.expect`; results: the arrays that are filled."""
     sizes = {"num_states": lattice.num_states, "num_steps": len(lattice.source)}
     view = view_of(PathsView, lattice, **sizes)
     scores, gains = (np.ascontiguousarray(x, np.float64) for x in (score, gain))

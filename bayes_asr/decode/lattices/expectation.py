@@ -46,7 +46,7 @@ def expect(lattice: AlignedLattice, score: np.ndarray, gain: np.ndarray) -> Expe
 
 
 def expect_in_python(lattice: AlignedLattice, score: np.ndarray, gain: np.ndarray) -> Expectation:
-    """Do what `expect` does, as it is defined."""
+    """The Python version of `expect`, which defines its result."""
     worth = lattice.weight + _sum_cells(lattice, score)
     gained = _sum_cells(lattice, gain)
     rows = (lattice.source, lattice.target, worth, gained)

@@ -302,7 +302,7 @@ class CompiledSession:
 
 
 def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
-    """Do what `lattice.best_arcs` does."""
+    """The C++ version of `search.best_arcs`."""
     arcs, last = np.empty(lattice.num_states, np.int64), c.c_int64()
     view = lattice_view(lattice)
     count = LIBRARY.call("best_arcs", c.byref(view), arcs.ctypes.data, c.byref(last))
@@ -312,7 +312,7 @@ def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:
 
 
 def determinize(lattice: Lattice, phone_start: np.ndarray, beam: float) -> CompactLattice:
-    """Do what `determinize.determinize` does."""
+    """The C++ version of `determinize.determinize`."""
     view = CompactView()
     pointer = LIBRARY.call(
         "determinize",

@@ -91,7 +91,10 @@ class Search:
     def emit(
         self, last: Frame, loglikes: np.ndarray, cutoff: np.float32, beam: np.float32
     ) -> tuple[np.ndarray, np.ndarray, Links, np.float32]:
-        """Walk the emitting arcs: new states and costs in order of arrival, links, next cutoff."""
+        """Walk the emitting arcs (ProcessEmitting): new states and costs, links, next cutoff.
+
+        States are in the order of their first arrival.
+        """
         arcs, column = self.graph.emitting, self.graph.column
         # The offset brings the best token to cost 0, so that float32 keeps differences of costs.
         best = int(last.cost.argmin())
@@ -140,7 +143,7 @@ class Search:
     def close(
         self, states: np.ndarray, costs: np.ndarray, cutoff: np.float32, outer: Links
     ) -> tuple[Frame, Links]:
-        """Follow the epsilon arcs from these states: the finished frame, and its incoming links."""
+        """Follow the epsilon arcs (ProcessNonemitting): the finished frame, its incoming links."""
         arcs = self.graph.epsilon
         self.place[states] = np.arange(len(states), dtype=np.int32)
         states, costs = self.follow_epsilons(states, costs, cutoff)
@@ -228,7 +231,10 @@ def excess(links: Links, frame: Frame, next_frame: Frame) -> np.ndarray:
 
 
 def update_extra(frame: Frame, next_frame: Frame | None, ending: np.ndarray) -> None:
-    """Set frame.extra to the least excess of its links, or to `ending` where a path may end."""
+    """Set frame.extra to the least excess of its links, or to `ending` where a path may end.
+
+    As Kaldi's PruneForwardLinks.
+    """
     least = ending.copy()
     if next_frame is not None:
         np.minimum.at(least, frame.outer.source, excess(frame.outer, frame, next_frame))

@@ -123,8 +123,8 @@ def iter_scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
             yield " ".join(fields)
 
 
-def find_unheard(config: Config, name: str, text: Path, decode: Path) -> set[str]:
-    """The utterances of a set that need no hypothesis, as they have no features; they are named.
+def find_without_features(config: Config, name: str, text: Path, decode: Path) -> set[str]:
+    """The utterances of a set without features, which need no hypothesis; a warning names them.
 
     Features are looked at only where a hypothesis is missing: nothing else needs them any more.
     """
@@ -155,9 +155,8 @@ class TimedSet:
         # An STM has segments and no utterances, so what is missing shows in `text` alone.
         if is_there(texts):
             hypotheses = next(iter(files.values()))
-            reference = Reference(
-                read_text(texts), unheard=find_unheard(config, name, texts, decode)
-            )
+            without_features = find_without_features(config, name, texts, decode)
+            reference = Reference(read_text(texts), without_features=without_features)
             check_same_utterances(reference, read_text(hypotheses), hypotheses)
         lattices = tuple(find_files(decode, "lat.*.gz"))
         if not lattices:
@@ -329,8 +328,8 @@ class DecodedRun:
             weighted=task_of(self.config).recogniser == "decode",
         )
         phones = timit_map(options.phone_map) if options.phone_map else {}
-        unheard = find_unheard(self.config, name, paths.reference, paths.decode)
-        return TextSweep(name, paths, options.costs, phones, unheard)
+        without_features = find_without_features(self.config, name, paths.reference, paths.decode)
+        return TextSweep(name, paths, options.costs, phones, without_features)
 
 
 def open_decoded_run(path: Path, config: Config) -> DecodedRun:

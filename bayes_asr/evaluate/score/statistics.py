@@ -68,7 +68,7 @@ def beta_of_runs(counts: Sequence[ErrorCounts], level: float = 0.95) -> Interval
 
 
 class Bootstrap(NamedTuple):
-    """Of the replicates: mean, standard error and percentile interval, in per cent."""
+    """Mean, standard error and percentile interval of the replicates, in per cent."""
 
     mean: float
     standard_error: float

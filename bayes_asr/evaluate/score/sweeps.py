@@ -59,13 +59,13 @@ def find_hypotheses(decode: Path) -> dict[Weights, Path]:
 class Reference:
     """The transcripts of a set.
 
-    speakers: of utterances; one that is not named is a speaker of its own. unheard: utterances that
-    need no hypothesis, as they have no features: all their words are deletions.
+    speakers: of utterances; one that is not named is a speaker of its own. without_features:
+    utterances that need no hypothesis: all their words are deletions.
     """
 
     text: Text
     speakers: Mapping[str, str] = field(default_factory=dict)
-    unheard: Collection[str] = ()
+    without_features: Collection[str] = ()
 
 
 def check_same_utterances(reference: Reference, hypothesis: Text, name: str | Path) -> None:
@@ -74,7 +74,7 @@ def check_same_utterances(reference: Reference, hypothesis: Text, name: str | Pa
         (reference.text, hypothesis, "of the reference have no hypothesis"),
         (hypothesis, reference.text, "with a hypothesis are not in the reference"),
     ):
-        missing = side.keys() - counterpart.keys() - set(reference.unheard)
+        missing = side.keys() - counterpart.keys() - set(reference.without_features)
         if missing:
             strangers = sorted(counterpart.keys() - side.keys())
             raise InputError(
@@ -128,7 +128,7 @@ class Sweep(Protocol):
 class TextSweep:
     """A set whose hypotheses are texts: its reference and the files of words, folded.
 
-    unheard: as in `Reference`.
+    without_features: as in `Reference`.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class TextSweep:
         paths: SetPaths,
         costs: Costs,
         phones: PhoneMap,
-        unheard: Collection[str] = (),
+        without_features: Collection[str] = (),
     ) -> None:
         self.name, self.costs, self._phones = name, costs, phones
         self.files = {UNWEIGHTED: paths.decode / "words.txt"}
@@ -145,7 +145,7 @@ class TextSweep:
             self.files = find_hypotheses(paths.decode)
         self.weights: Sequence[Weights] = list(self.files)
         speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
-        self.reference = Reference(self._read(paths.reference), speakers, unheard)
+        self.reference = Reference(self._read(paths.reference), speakers, without_features)
 
     def _read(self, path: Path) -> dict[str, list[str]]:
         return _fold_all(read_text(path), self._phones)

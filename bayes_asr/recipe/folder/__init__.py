@@ -1,1 +1,1 @@
-"""Folders of sound with a text that somebody brings: files by names, utterances, spelling."""
+"""Corpora that are a folder of sound files and a text: files by names, utterances, spelling."""

@@ -38,7 +38,7 @@ FILES = ("final.mdl", "tree", "den.fst")
 
 
 @dataclass
-class Chain:
+class ChainFolder:
     """Transitions, tree and denominator graph of a folder, among the labels of a set.
 
     digest: a hash of the three files.
@@ -53,7 +53,7 @@ class Chain:
     targets: Mapping[str, Target] = field(default_factory=dict)
 
     @property
-    def parts(self) -> "tuple[Chain, ...]":
+    def parts(self) -> "tuple[ChainFolder, ...]":
         """The folder itself, its only part."""
         return (self,)
 
@@ -62,7 +62,7 @@ class Chain:
         return self.directory
 
 
-def read_chain(config: Config) -> Chain:
+def read_chain(config: Config) -> ChainFolder:
     """Read the folder `data.chain`; InputError where its files are not there or disagree."""
     directory = locate(config.data.chain, config.data, CHAIN)
     model_path, tree_path, graph_path = paths = [directory / name for name in FILES]
@@ -81,13 +81,13 @@ def read_chain(config: Config) -> Chain:
     except InputError as error:
         raise InputError(f"{graph_path}: {error}") from None
     digest = content_hash(map(read_bytes, paths))
-    return Chain(directory, model, tree, graph, digest)
+    return ChainFolder(directory, model, tree, graph, digest)
 
 
 class ChainSupervision:
     """Supervision of a set by its alignments: phones, numerators and allowed pdfs."""
 
-    def __init__(self, alignments: Alignments, chain: Chain, tolerance: Tolerance) -> None:
+    def __init__(self, alignments: Alignments, chain: ChainFolder, tolerance: Tolerance) -> None:
         """InputError where alignments have phones that the model lacks."""
         self.alignments, self.chain, self.tolerance = alignments, chain, tolerance
         self._places = locate_transitions(alignments.model)

@@ -67,7 +67,7 @@ def recording(run: Path) -> Iterator[None]:
 
 
 class Position:
-    """Position of the training in an epoch, written every few seconds."""
+    """Writer of the position of the training in an epoch, every few seconds."""
 
     def __init__(self, run: Path, epoch: int, batches: int) -> None:
         self._run, self._epoch, self._batches = run, epoch, batches

@@ -15,7 +15,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import append_context, cmvn_statistics
 from bayes_asr.data.features.streaming import StreamingFrontEnd
-from bayes_asr.decode.forward.stream import Stream
+from bayes_asr.decode.forward.stream import StreamingLogLikelihoods
 from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.nn.network import AcousticModel, States
 from tests.house.test_promises import untrained_run
@@ -100,7 +100,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return untrained_run(root / "run", DIMENSIONS * 2 * 5, 6, *options, bidirectional=False)
 
 
-def through(stream: Stream, matrix: np.ndarray, cuts: list[int]) -> torch.Tensor:
+def through(stream: StreamingLogLikelihoods, matrix: np.ndarray, cuts: list[int]) -> torch.Tensor:
     return torch.cat([*(stream(chunk) for chunk in np.split(matrix, cuts)), stream.finish()])
 
 

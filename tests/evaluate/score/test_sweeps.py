@@ -144,7 +144,7 @@ def test_words_of_what_was_not_heard_are_deletions(tmp_path: Path) -> None:
     paths = write_set(tmp_path, {"t": "sil a b sil", "u": "a"}, {"1_0.0": {"u": "a"}})
     with pytest.raises(InputError, match=r"1 of 2 utterances of the reference have no hyp.*: t"):
         score_sweeps({"dev": TextSweep("dev", paths, "sclite", {})}, "per", "sclite")
-    sweep = TextSweep("dev", paths, "sclite", {}, unheard=("t",))
+    sweep = TextSweep("dev", paths, "sclite", {}, without_features=("t",))
     strict, forgiving = score_sweeps({"dev": sweep}, "per", "sclite")["dev"]
     assert (strict.counts.deletions, strict.counts.errors, strict.counts.tokens) == (4, 4, 5)
     assert (forgiving.counts.deletions, forgiving.counts.errors) == (2, 2)
