@@ -20,7 +20,7 @@ from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.decode.search.utterance import DecodeResult, choose_engine, decode_utterance
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 
 
 def cost_of(result: DecodeResult, scale: float) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 import record
 
 from bayes_asr.data.corpus.sets import open_sets
-from bayes_asr.data.features.streams import join_streams
+from bayes_asr.data.features.front_end import join_streams
 from bayes_asr.decode.forward.interface import Output
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.evaluate.score.calibration import (

@@ -32,7 +32,7 @@ from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
 from bayes_asr.decode.search.utterance import ENGINES, decode_utterance
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
 SCALES = {

@@ -19,12 +19,13 @@ from typing import Any
 
 import record
 
+from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.data.features.stored import Features
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.text import read_data_dir, write_lines, write_speakers, write_text
+from bayes_asr.kaldi_io.text import write_lines, write_speakers, write_text
 
 Row = dict[str, Any]
 KEPT = ("final.mdl", "tree", "final.mat", "full.mat", "cmvn_opts", "splice_opts", "phones.txt")

@@ -22,8 +22,9 @@ import record
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.integers import SIZED_INT
-from bayes_asr.kaldi_io.text import read_data_dir, write_mapping
+from bayes_asr.kaldi_io.text import write_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE, BASE = ROOT / "recipes/an4/config.yaml", ROOT / "conf/base.yaml"

@@ -21,7 +21,7 @@ from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.live import LiveRecogniser, PartialResult, open_live
 from bayes_asr.decode.recognise import RecognisedWord
 from bayes_asr.decode.transcribe import transcribe
-from bayes_asr.kaldi_io.text import read_scp
+from bayes_asr.kaldi_io.ark import read_scp
 
 PIECE = 0.1  # seconds
 

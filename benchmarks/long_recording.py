@@ -26,7 +26,8 @@ import numpy as np
 import record
 
 from bayes_asr.data.sound.audio import read_audio
-from bayes_asr.kaldi_io.text import read_scp, read_text
+from bayes_asr.kaldi_io.ark import read_scp
+from bayes_asr.kaldi_io.text import read_text
 
 RATE = 16000
 REMOVED, FOREIGN, SWAPPED = 3, 3, 5  # passages without text, without sound, pairs in wrong order

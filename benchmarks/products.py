@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.nn.criteria import cross_entropy
-from bayes_asr.nn.kernels.cpu.products import HAS_ONEDNN, multiply_onednn, product
+from bayes_asr.nn.linear import HAS_ONEDNN, multiply_onednn, product
 
 OUTPUTS = 1900
 MORE_THAN_CACHES = 2**24  # numbers

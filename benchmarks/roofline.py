@@ -16,7 +16,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.kernels.cpu.products import HAS_ONEDNN, multiply_onednn, product
+from bayes_asr.nn.linear import HAS_ONEDNN, multiply_onednn, product
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.recurrent import RecurrentLayer
 

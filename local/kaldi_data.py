@@ -19,8 +19,9 @@ from urllib.parse import quote
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.base.programs import open_pipe
+from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.rxfilename import is_pipe
-from bayes_asr.kaldi_io.text import read_scp, write_mapping
+from bayes_asr.kaldi_io.text import write_mapping
 
 TABLES = [
     *("text", "utt2spk", "spk2utt", "segments", "reco2file_and_channel", "spk2gender"),

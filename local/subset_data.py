@@ -17,9 +17,9 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing, together
 from bayes_asr.base.programs import open_pipe
+from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.text import (
     read_mapping,
-    read_scp,
     read_text,
     write_mapping,
     write_speakers,

@@ -10,8 +10,9 @@ from torch import Tensor
 from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, positive
-from bayes_asr.config.schema import CONFIG, Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_set
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import read_network

@@ -13,12 +13,12 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import appearing, is_there, replacing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real
-from bayes_asr.config.schema import CONFIG, Config, differences
+from bayes_asr.config.schema import Config, differences
 from bayes_asr.decode.forward.average import AveragedNetwork
 from bayes_asr.decode.forward.interface import DECODED
 from bayes_asr.decode.forward.log_likelihoods import load_members
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.side_files import read_json
+from bayes_asr.kaldi_io.side_files import CONFIG, read_json
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.combination import AVERAGED, Combination
 from bayes_asr.train.runs.configuration import read_configuration

@@ -15,7 +15,6 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.config.decoding_keys import KALDI_DEFAULTS, SEARCH_KEYS
-from bayes_asr.config.schema import CONFIG
 from bayes_asr.data.directories import locate
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import DECODERS, decode_archive
@@ -26,6 +25,7 @@ from bayes_asr.decode.search.search_record import (
     read_record,
 )
 from bayes_asr.kaldi_io.rxfilename import RSPECIFIER
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config.schema import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.nn.fold import fold
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration

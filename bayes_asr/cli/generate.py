@@ -11,7 +11,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
-from bayes_asr.data.features.streams import StoredStreams
+from bayes_asr.data.corpus.streams import StoredStreams
 from bayes_asr.decode.forward.directory import StreamSource, open_source
 from bayes_asr.decode.forward.generation import generate_sequences, write_generated
 from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator

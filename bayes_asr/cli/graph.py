@@ -19,20 +19,20 @@ from bayes_asr.decode.graph.build import (
 )
 from bayes_asr.decode.graph.lang import (
     SILENCE_PROBABILITY,
-    Lang,
     build_monophones,
     find_phone_table,
     pause_probability,
     read_silence_phones,
 )
-from bayes_asr.decode.graph.lexicon import RESERVED, Pronunciation, read_lexicon
+from bayes_asr.decode.graph.lexicon import RESERVED, Lang, Pronunciation, read_lexicon
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.decode.search.hotwords import read_hotwords
 from bayes_asr.decode.vocabulary import add_unigrams, add_words
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, read_tree
+from bayes_asr.kaldi_io.tree import read_tree
 
 SCALE = real(0, 100)  # Kaldi takes 1 and 0.1
 OF_LEXICON = ("phones", "silence", "silence_prob")

@@ -4,18 +4,14 @@ import argparse
 import sys
 from pathlib import Path
 
-import yaml
-
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.merge import load
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.notes import DIFFERENCES, WITHOUT_PRESET
-from bayes_asr.pytorch_kaldi.translation import Translation, translate
+from bayes_asr.pytorch_kaldi.translation import PRESET, Translation, translate, write_yaml
 from bayes_asr.tasks.task import task_of
-
-PRESET = "pytorch-kaldi.yaml"  # of conf
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,21 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out the data: for run.sh --config, on top of a recipe that has its own",
     )
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="default: FILE.yaml here")
-
-
-class Plain(yaml.SafeDumper):
-    """Writes values in full, as our configurations have no aliases."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        """Say that no value is a repetition of another."""
-        return True
-
-
-def write_yaml(cfg: Path, translation: Translation, *, like_theirs: bool = False) -> str:
-    """The text of our configuration for one of theirs."""
-    keys = {**({"include": PRESET} if like_theirs else {}), **translation.keys}
-    text = yaml.dump(keys, Dumper=Plain, sort_keys=False, width=120, allow_unicode=True)
-    return f"# From {cfg.name} of pytorch-kaldi.\n{text}"
 
 
 def _take_data_out(cfg: Path, translation: Translation) -> None:

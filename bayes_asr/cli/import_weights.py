@@ -8,13 +8,13 @@ from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.import_cfg import write_yaml
 from bayes_asr.config.merge import load
-from bayes_asr.config.schema import CONFIG, Config, differences
+from bayes_asr.config.schema import Config, differences
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.pytorch_kaldi.experiment import Experiment, read_experiment
 from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS
-from bayes_asr.pytorch_kaldi.translation import Translation, translate
+from bayes_asr.pytorch_kaldi.translation import Translation, translate, write_yaml
 from bayes_asr.pytorch_kaldi.weights import check_there
 from bayes_asr.train.imported_weights import write_imported_run
 from bayes_asr.train.runs import checkpoint

@@ -16,11 +16,10 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Cluster, Mapper, Shard, ShardWrittenError
 from bayes_asr.cli.arguments import processes, share
-from bayes_asr.config.schema import CONFIG
 from bayes_asr.data.directories import locate_streams
+from bayes_asr.kaldi_io.ark import Moves, read_scp
 from bayes_asr.kaldi_io.rxfilename import list_archives
-from bayes_asr.kaldi_io.text import Moves, read_scp
-from bayes_asr.train.runs.combination import FILE as COMBINATION
+from bayes_asr.kaldi_io.side_files import COMBINATION, CONFIG
 from bayes_asr.train.runs.combination import list_networks
 from bayes_asr.train.runs.configuration import read_configuration
 

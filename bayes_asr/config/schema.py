@@ -26,7 +26,6 @@ STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
 TAKEN = re.compile(
     rf"features|cmvn|layer\d+|pdfs|monophones|classes|{NAME}"
 )  # which mean something else
-CONFIG = "config.yaml"  # of a run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,9 @@ from bayes_asr.data.sound.audio import load_library as load_soundfile
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.spelling import spell_words
-from bayes_asr.decode.align.textgrid import TextGrids
-from bayes_asr.decode.align.timed import TimedAlignment
+from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
-from bayes_asr.decode.align.transcript import read_pronouncer
+from bayes_asr.decode.align.transcript_source import read_pronouncer
 from bayes_asr.decode.align.utterance import TimingAligner
 from bayes_asr.decode.align_long import LongAligner, LongAlignment
 from bayes_asr.decode.forward.log_likelihoods import load

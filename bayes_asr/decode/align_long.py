@@ -17,13 +17,13 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.decoding_keys import SearchOptions
-from bayes_asr.data.sound.long import Span
+from bayes_asr.data.sound.audio import Span
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.anchors import Island, find_passages
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions
 from bayes_asr.decode.align.partial import PartialAligner
 from bayes_asr.decode.align.placement import group_segments, list_candidates
-from bayes_asr.decode.align.timed import TimedAlignment
+from bayes_asr.decode.align.textgrid import TimedAlignment
 from bayes_asr.decode.align.transcript import Pronouncer
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.graph.build import build_graph

@@ -17,13 +17,14 @@ from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, open_to_read, replacing
 from bayes_asr.config.merge import load
-from bayes_asr.config.schema import CONFIG, Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.fmllr_record import FmllrRecord, write_record
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.recordings import find_maker
 from bayes_asr.decode.search.inputs import graph_files
-from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
+from bayes_asr.gmm.files import MODEL, PIPELINE, UNADAPTED
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import PACKED, read_configuration
 from bayes_asr.train.runs.trained_network import read_network

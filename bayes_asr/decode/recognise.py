@@ -8,12 +8,12 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.decoding_keys import SearchOptions
-from bayes_asr.config.schema import CONFIG, Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.forced import align_utterance
-from bayes_asr.decode.align.spans import word_spans
-from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
+from bayes_asr.decode.align.forced import align_utterance, word_spans
+from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.align.transcript_source import read_pronouncer
 from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
@@ -25,6 +25,7 @@ from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.decode.search.utterance import DecodeResult, choose_engine, decode_utterance
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.tasks.task import task_of
 

@@ -7,8 +7,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.spelling import learn_graphemes, spell
 from bayes_asr.decode.g2p.unknown_words import Pronounce, pronounce_words
-from bayes_asr.decode.graph.lang import Lang
-from bayes_asr.decode.graph.lexicon import RESERVED, Pronunciation
+from bayes_asr.decode.graph.lexicon import RESERVED, Lang, Pronunciation
 from bayes_asr.decode.graph.ngram import LN_10, UNSEEN_START, NgramModel
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.search.hotwords import Hotword

@@ -17,9 +17,9 @@ from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.decode.graph.topology import build_chain_topology
 from bayes_asr.decode.graph.transducers import PhoneAcceptor, build_fst
 from bayes_asr.gmm import jobs
-from bayes_asr.gmm.features import MODEL, PIPELINE, Pipeline, find_transforms, has_transforms
+from bayes_asr.gmm.features import Pipeline, find_transforms, has_transforms
+from bayes_asr.gmm.files import MODEL, PIPELINE, TREE_FILES
 from bayes_asr.gmm.first_model import init_mixtures
-from bayes_asr.gmm.progress import TREE_FILES
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.resumable import (
@@ -35,6 +35,7 @@ from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import write_gmm
 from bayes_asr.kaldi_io.initial_mdl import build_transition_model
@@ -44,7 +45,7 @@ from bayes_asr.kaldi_io.mdl import read_topology, read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import write_lines
 from bayes_asr.kaldi_io.transition_model import Topology, TransitionModel, pdf_class_counts
-from bayes_asr.kaldi_io.tree import Tree, read_tree, write_tree
+from bayes_asr.kaldi_io.tree import read_tree, write_tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 

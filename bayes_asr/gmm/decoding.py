@@ -16,7 +16,7 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.features.fmllr_record import describe_adapted
 from bayes_asr.data.features.front_end import FEATURES, read_analysis
-from bayes_asr.data.features.streams import report_lacking
+from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import write_decoding
@@ -25,18 +25,20 @@ from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, DecodeSumma
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
 from bayes_asr.gmm.features import (
-    MODEL,
     RAW,
     SpeakerFeatures,
     find_unadapted,
     read_pipeline,
     write_transforms,
 )
+from bayes_asr.gmm.files import MODEL
 from bayes_asr.gmm.models import SEARCH, Models
 from bayes_asr.gmm.resumable import SKIP_OPTION
+from bayes_asr.kaldi_io.ark import Moves
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.gmm import read_gmm
-from bayes_asr.kaldi_io.text import DataDir, Moves, read_data_dir, write_lines
+from bayes_asr.kaldi_io.text import DataDir, write_lines
 
 LM_WEIGHTS = tuple(range(1, 21))
 # Results of the utterances of a group, and the transform of their speaker.

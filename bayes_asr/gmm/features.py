@@ -14,6 +14,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, is_there, replacing, together
 from bayes_asr.base.progress import follow
+from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features import fmllr_record
 from bayes_asr.data.features.fmllr_record import FmllrRecord, write_record
 from bayes_asr.data.features.front_end import (
@@ -23,21 +24,18 @@ from bayes_asr.data.features.front_end import (
     cmvn_statistics,
     read_analysis,
 )
-from bayes_asr.data.features.stored import Features
 from bayes_asr.gmm.affine import apply_transform
-from bayes_asr.kaldi_io.ark import read_matrix, write_matrices, write_matrix
+from bayes_asr.gmm.files import MODEL, UNADAPTED
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices, write_matrix
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.jobs import find_jobs
 from bayes_asr.kaldi_io.option_files import read_options
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import DataDir, read_data_dir, write_lines
+from bayes_asr.kaldi_io.text import DataDir, write_lines
 
 SPLICED = {"left-context": 4, "right-context": 4}  # defaults of splice-feats
 DELTAS = {"delta-order": 2, "delta-window": DELTA_WINDOW}  # of add-deltas
 CMVN = {"norm-means": True, "norm-vars": False}  # of apply-cmvn
-MODEL = "final.mdl"
-UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
-PIPELINE = ("cmvn_opts", "delta_opts", "splice_opts", "final.mat", "full.mat")
 TABLES = (  # of a data directory that do not depend on its features
     "utt2spk",
     "spk2utt",
@@ -106,6 +104,23 @@ class Pipeline:
 
 RAW = Pipeline("none", deltas=0)
 """The pipeline that changes nothing, for the features of `write_fmllr`; Kaldi's feat_type raw."""
+
+
+@dataclass(frozen=True)
+class JobInputs:
+    """Inputs of a job: the features of `data` by the pipeline of `directory`, and a model.
+
+    moment: a number that changes with the contents of `directory`; silence: phones that LDA, MLLT
+    and fMLLR leave out; pipeline: takes the place of the one of `directory`.
+    """
+
+    data: Path
+    directory: Path
+    model: Path
+    moment: int = 0
+    silence: frozenset[int] = frozenset()
+    open_pipe: OpenPipe | None = None
+    pipeline: Pipeline | None = None
 
 
 class SpeakerFeatures:

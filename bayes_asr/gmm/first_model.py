@@ -13,10 +13,18 @@ from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.gmm.clusterable import VARIANCE_FLOOR, sum_by
 from bayes_asr.gmm.tree_statistics import TreeStatistics
+from bayes_asr.kaldi_io.context_dependency import (
+    PDF_CLASS,
+    Leaf,
+    Node,
+    Split,
+    Tree,
+    iter_leaves,
+    window_pdfs,
+)
 from bayes_asr.kaldi_io.initial_mdl import build_transition_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.transition_model import Topology, TopologyState, TransitionModel
-from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Node, Split, Tree, iter_leaves, window_pdfs
 
 
 def derive_transitions(tree: Tree, topology: Topology) -> TransitionModel:

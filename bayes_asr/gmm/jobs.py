@@ -5,17 +5,19 @@ pickled. `inputs` names files; each process reads them once.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.gmm.alignment import Aligner, align_all, align_equal_compiled, boost_silence
 from bayes_asr.gmm.features import (
+    JobInputs,
     Pipeline,
     SpeakerFeatures,
     has_transforms,
@@ -33,34 +35,17 @@ from bayes_asr.gmm.subsampling import Subsampler
 from bayes_asr.gmm.transitions import count_transitions
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
-from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_data_dir
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 
 Aligned = Sequence[tuple[str, np.ndarray]]  # utterances and their transition-ids int32 [T]
 Graphs = Sequence[tuple[str, Fst]]
-
-
-@dataclass(frozen=True)
-class JobInputs:
-    """Inputs of a job: the features of `data` by the pipeline of `directory`, and a model.
-
-    moment: a number that changes with the contents of `directory`; silence: phones that LDA, MLLT
-    and fMLLR leave out; pipeline: takes the place of the one of `directory`.
-    """
-
-    data: Path
-    directory: Path
-    model: Path
-    moment: int = 0
-    silence: frozenset[int] = frozenset()
-    open_pipe: OpenPipe | None = None
-    pipeline: Pipeline | None = None
+loadable(Fst)  # `compile_graphs` returns them
 
 
 class LoadedInputs:

@@ -8,9 +8,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.gmm.first_model import derive_transitions
 from bayes_asr.gmm.roots import Root, build_stub
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.transition_model import Topology, TransitionModel, pdf_class_counts
-from bayes_asr.kaldi_io.tree import Tree
 
 
 def init_monophones(

@@ -9,39 +9,11 @@ from typing import Any
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, open_to_read, read_text, replacing, settle
 from bayes_asr.data.corpus.index import content_hash, sample_file
-from bayes_asr.gmm.features import MODEL, PIPELINE, UNADAPTED
+from bayes_asr.gmm.files import OUTPUTS
 from bayes_asr.kaldi_io.rxfilename import list_archives
 from bayes_asr.kaldi_io.text import DataDir
 
 PROGRESS_FILE = "gmm.json"
-OUTPUTS = (  # patterns of all files that the first phase removes
-    MODEL,
-    UNADAPTED,
-    "tree",
-    *PIPELINE,
-    "ali.*.gz",
-    "fsts.*.gz",
-    "trans.*",
-    "final.occs",
-    "phone_lm.fst",
-    "den.fst",
-)
-DATA_FILES = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # read in a data directory
-LANG_FILES = (  # read in a lang folder
-    "L.fst",
-    "words.txt",
-    "oov.txt",
-    "phones.txt",
-    "phones/silence.int",
-    "phones/optional_silence.int",
-)
-TREE_FILES = (  # read there too, where a tree is grown
-    "topo",
-    "phones/sets.int",
-    "phones/roots.int",
-    "phones/extra_questions.int",
-    "phones/context_indep.int",
-)
 READ_SIZE = 1 << 20  # bytes of a file that are read at once
 # Names of fields in the file, where they differ: those of the first version are kept.
 KEYS = {"made_of": "of", "completed": "done", "initial_gaussians": "first"}

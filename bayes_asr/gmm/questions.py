@@ -15,9 +15,9 @@ from bayes_asr.gmm.clusterable import split_in_two, sum_by
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.tree_statistics import TreeStatistics
 from bayes_asr.kaldi_io.binary import INTEGER, iter_lines
+from bayes_asr.kaldi_io.context_dependency import PDF_CLASS
 from bayes_asr.kaldi_io.qst import Questions
 from bayes_asr.kaldi_io.transition_model import Topology, pdf_class_counts
-from bayes_asr.kaldi_io.tree import PDF_CLASS
 
 MIDDLE = (1,)  # the middle one of three pdf-classes, by which phones are compared
 Phones = tuple[int, ...]

@@ -1,21 +1,21 @@
 """Alignment of a data directory by a model: Kaldi's align_si.sh and align_fmllr.sh."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from bayes_asr.base.files import is_there
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.gmm import jobs
 from bayes_asr.gmm.features import (
-    MODEL,
-    PIPELINE,
-    UNADAPTED,
     find_unadapted,
     is_adapted,
     read_pipeline,
     write_pipeline,
     write_transforms,
 )
+from bayes_asr.gmm.files import MODEL, PIPELINE, UNADAPTED
 from bayes_asr.gmm.resumable import ALIGNMENTS, Dependencies, PhaseRunner, StepFolders
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.text import write_lines
@@ -88,12 +88,10 @@ class Realignment(PhaseRunner):
             ((name, 0) for name in phases),
             {
                 "prepare": self.prepare,
-                "compile": self.compile_graphs,
-                "align first": lambda _: self.align(
-                    self.job_inputs(model=find_unadapted(self.source)), self.options, self.boost
-                ),
+                "compile": self.compile,
+                "align first": lambda _: self.align(find_unadapted(self.source)),
                 "adapt": self.adapt,
-                "align": lambda _: self.align(self.job_inputs(), self.options, self.boost),
+                "align": lambda _: self.align(self.model),
                 "finish": self.finish,
             },
         )
@@ -107,12 +105,19 @@ class Realignment(PhaseRunner):
             write_pipeline(read_pipeline(self.source), self.out)
             self.copy(self.source / "tree")
 
+    def compile(self, _: int) -> None:
+        """Compile the graphs of all transcripts."""
+        self.compile_graphs(partial(jobs.compile_graphs, self.lang, self.job_inputs()))
+
+    def align(self, model: Path) -> None:
+        """Align by a model."""
+        inputs = self.job_inputs(model=model)
+        self.align_graphs(partial(jobs.align, self.options, self.boost, self.pauses, inputs))
+
     def adapt(self, _: int) -> None:
         """Estimate transforms of speakers by the alignments of unadapted features."""
-        aligned = self.iter_aligned()
-        transforms = list(
-            self.map_speakers(self.job_inputs(), aligned, find_unadapted(self.source))
-        )
+        estimating = partial(jobs.estimate_fmllr, find_unadapted(self.source), self.job_inputs())
+        transforms = list(self.mapper(estimating, self.group_speakers(self.iter_aligned())))
         with self.commit_phase():
             write_transforms(transforms, self.out)
 

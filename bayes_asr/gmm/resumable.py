@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,30 +19,21 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, is_there, replacing, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.features.streams import report_skipped
+from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
-from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.gmm import jobs
-from bayes_asr.gmm.features import MODEL
-from bayes_asr.gmm.jobs import JobInputs
+from bayes_asr.gmm.features import JobInputs
+from bayes_asr.gmm.files import DATA_FILES, LANG_FILES, MODEL, OUTPUTS
 from bayes_asr.gmm.occupation import gather
-from bayes_asr.gmm.progress import (
-    DATA_FILES,
-    LANG_FILES,
-    OUTPUTS,
-    PROGRESS_FILE,
-    PhaseProgress,
-    hash_inputs,
-    read_progress,
-)
+from bayes_asr.gmm.progress import PROGRESS_FILE, PhaseProgress, hash_inputs, read_progress
 from bayes_asr.gmm.questions import read_phone_sets
 from bayes_asr.gmm.schedule import Phase
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.fst import iter_fsts, write_fsts
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_data_dir, read_symbols
+from bayes_asr.kaldi_io.text import read_symbols
 
 ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE_FRAMES = 40_000  # about, of the utterances that a process takes at a time
@@ -51,6 +42,7 @@ SKIP_OPTION = "--max-skipped"
 
 Item = TypeVar("Item")
 Aligned = tuple[str, np.ndarray]  # an utterance and its transition-ids int32 [T]
+CompileShare = Callable[[str, list[tuple[str, list[str]]]], Sequence[tuple[str, Fst | InputError]]]
 AlignShare = Callable[[str, list[tuple[str, Fst]]], Sequence[tuple[str, np.ndarray | InputError]]]
 
 
@@ -166,6 +158,11 @@ class PhaseRunner:
         """The phones of silence and noise."""
         return self.read_phones("silence")
 
+    @cached_property
+    def pauses(self) -> frozenset[int]:
+        """The phones of pauses between words."""
+        return self.read_phones("optional_silence")
+
     def read_phones(self, name: str) -> frozenset[int]:
         """The phone ids in a list of the lang folder."""
         sets = read_phone_sets(self.lang / "phones" / f"{name}.int")
@@ -191,13 +188,12 @@ class PhaseRunner:
             if utt in self.tables.utt2spk:
                 yield utt, tids
 
-    def compile_graphs(self, _: int) -> None:
-        """Compile the graphs of all transcripts."""
+    def compile_graphs(self, compile_share: CompileShare) -> None:
+        """Write the graphs that a function makes of the transcripts of utterances."""
         text = self.tables.text
         if text is None:
             raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
-        compiling = partial(jobs.compile_graphs, self.lang, self.job_inputs())
-        results = self.mapper(compiling, share_items(text.items()))
+        results = self.mapper(compile_share, share_items(text.items()))
         self.report_oov(text.values())
         with self.commit_phase():
             write_fsts(self.drop_failures(results, f"no graph of {self.data}"), self.out / GRAPHS)
@@ -217,11 +213,6 @@ class PhaseRunner:
                 oov[0],
             )
 
-    def align(self, inputs: JobInputs, options: AlignOptions, boost: float) -> None:
-        """Align by a model; boost: the factor of silence likelihoods."""
-        pauses = self.read_phones("optional_silence")
-        self.align_graphs(partial(jobs.align, options, boost, pauses, inputs))
-
     def align_graphs(self, align: AlignShare) -> None:
         """Write the alignments that a function makes of the graphs of utterances."""
         results = self.mapper(align, share_items(iter_fsts(self.out / GRAPHS)))
@@ -229,17 +220,12 @@ class PhaseRunner:
             aligned = self.drop_failures(results, f"no alignment of {self.data}")
             write_int_vectors(aligned, self.out / ALIGNMENTS)
 
-    def map_speakers(
-        self, inputs: JobInputs, aligned: Iterable[Aligned], aligner: Path | None = None
-    ) -> Iterator[tuple[str, np.ndarray]]:
-        """Transforms of all speakers by their alignments; aligner: as in `jobs.estimate_fmllr`."""
-        # A speaker without any alignment is an item too, and gets the identity.
+    def group_speakers(self, aligned: Iterable[Aligned]) -> list[tuple[str, list[Aligned]]]:
+        """The alignments of each speaker; of one without any too, who gets the identity."""
         by_speaker: dict[str, list[Aligned]] = {name: [] for name in self.tables.utt2spk.values()}
         for utt, tids in aligned:
             by_speaker[self.tables.utt2spk[utt]].append((utt, tids))
-        return self.mapper(
-            partial(jobs.estimate_fmllr, aligner, inputs), sorted(by_speaker.items())
-        )
+        return sorted(by_speaker.items())
 
     def drop_failures(
         self, results: Iterable[Sequence[tuple[str, Item | InputError]]], reason: str

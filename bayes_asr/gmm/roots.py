@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.binary import INTEGER, iter_lines
-from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Node, Split, Table
+from bayes_asr.kaldi_io.context_dependency import PDF_CLASS, Leaf, Node, Split, Table
 
 
 @dataclass(frozen=True)

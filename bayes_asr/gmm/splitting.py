@@ -17,9 +17,7 @@ from bayes_asr.gmm.clusterable import merge_clusters, objective, sum_by
 from bayes_asr.gmm.linear_algebra import multiply
 from bayes_asr.gmm.roots import Root, build_stub
 from bayes_asr.gmm.tree_statistics import TreeStatistics
-from bayes_asr.kaldi_io.qst import Questions
-from bayes_asr.kaldi_io.transition_model import Topology, pdf_class_counts
-from bayes_asr.kaldi_io.tree import (
+from bayes_asr.kaldi_io.context_dependency import (
     ABSENT,
     Leaf,
     Node,
@@ -29,6 +27,8 @@ from bayes_asr.kaldi_io.tree import (
     iter_leaves,
     replace_leaves,
 )
+from bayes_asr.kaldi_io.qst import Questions
+from bayes_asr.kaldi_io.transition_model import Topology, pdf_class_counts
 
 MIN_GAIN = 300.0  # in log-likelihood, of a split
 NO_SPLIT = 1e20  # the smallest gain where nothing was split

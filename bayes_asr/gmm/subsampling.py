@@ -7,8 +7,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.decode.graph.transition_index import index_transitions
+from bayes_asr.kaldi_io.context_dependency import Tree, window_pdfs
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, window_pdfs
 
 
 def subsample_durations(durations: Sequence[int], factor: int) -> list[int] | None:

@@ -1,6 +1,6 @@
 """The passes of Kaldi's train_mono.sh, train_deltas.sh, train_lda_mllt.sh and train_sat.sh."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -15,9 +15,7 @@ from bayes_asr.gmm import jobs
 from bayes_asr.gmm.affine import compose
 from bayes_asr.gmm.alignment import ALIGN_SI
 from bayes_asr.gmm.features import (
-    MODEL,
-    PIPELINE,
-    UNADAPTED,
+    JobInputs,
     Pipeline,
     find_transforms,
     has_transforms,
@@ -26,14 +24,14 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
+from bayes_asr.gmm.files import MODEL, PIPELINE, TREE_FILES, UNADAPTED
 from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtures
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
-from bayes_asr.gmm.jobs import JobInputs, LoadedInputs
+from bayes_asr.gmm.jobs import LoadedInputs
 from bayes_asr.gmm.lda import estimate_lda
 from bayes_asr.gmm.mixing import mix_up
 from bayes_asr.gmm.mllt import estimate_mllt, transform_means
 from bayes_asr.gmm.monophones import init_monophones
-from bayes_asr.gmm.progress import TREE_FILES
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.resumable import (
@@ -127,7 +125,7 @@ class GmmTrainer(PhaseRunner):
                 "initialise": self.initialise,
                 "tree": self.grow_tree,
                 "convert": self.convert,
-                "compile": self.compile_graphs,
+                "compile": self.compile,
                 "align equal": self.align_equal,
                 "align": self.realign,
                 "mllt": self.estimate_mllt,
@@ -190,7 +188,7 @@ class GmmTrainer(PhaseRunner):
             transforms = read_transforms(self.source)
         else:
             inputs = self.job_inputs(self.source, self.source / MODEL)
-            transforms = dict(self.map_speakers(inputs, self.iter_source_alignments()))
+            transforms = dict(self.adapt_speakers(inputs, self.iter_source_alignments()))
         with self.commit_phase():
             write_pipeline(read_pipeline(self.source), self.out)
             write_transforms(transforms.items(), self.out)
@@ -243,6 +241,10 @@ class GmmTrainer(PhaseRunner):
         with self.commit_phase():
             write_int_vectors(converted, self.out / ALIGNMENTS)
 
+    def compile(self, _: int) -> None:
+        """Compile the graphs of all transcripts."""
+        self.compile_graphs(partial(jobs.compile_graphs, self.lang, self.job_inputs()))
+
     def align_equal(self, _: int) -> None:
         """Align for the first time, each state as long as the others (align-equal-compiled)."""
         self.align_graphs(partial(jobs.align_equal, self.job_inputs()))
@@ -251,7 +253,8 @@ class GmmTrainer(PhaseRunner):
         """Align by the model of this pass."""
         schedule = self.schedule
         options = replace(ALIGN_SI, beam=schedule.beam_at(number), retry_beam=schedule.retry_beam)
-        self.align(self.job_inputs(), options, schedule.boost_silence)
+        boost, inputs = schedule.boost_silence, self.job_inputs()
+        self.align_graphs(partial(jobs.align, options, boost, self.pauses, inputs))
 
     def estimate_mllt(self, _: int) -> None:
         """Estimate MLLT on top of the present matrix, and rotate the means with it."""
@@ -266,10 +269,16 @@ class GmmTrainer(PhaseRunner):
             write_pipeline(replace(pipeline, matrix=compose(matrix, lda)), self.out)
             write_gmm(transitions, transform_means(mixtures, matrix), self.model)
 
+    def adapt_speakers(
+        self, inputs: JobInputs, aligned: Iterable[Aligned]
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Transforms of all speakers by their alignments."""
+        return self.mapper(partial(jobs.estimate_fmllr, None, inputs), self.group_speakers(aligned))
+
     def estimate_fmllr(self, _: int) -> None:
         """Estimate fMLLR transforms of the speakers, on top of their present ones."""
         transforms = read_transforms(self.out)
-        for speaker, transform in self.map_speakers(self.job_inputs(), self.iter_aligned()):
+        for speaker, transform in self.adapt_speakers(self.job_inputs(), self.iter_aligned()):
             # The statistics are of adapted features: the new transform follows the present one.
             previous = transforms.get(speaker)
             transforms[speaker] = (

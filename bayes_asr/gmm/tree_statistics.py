@@ -12,8 +12,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.data.targets.contexts import TransitionPlaces, locate_transitions, split_phones
+from bayes_asr.kaldi_io.context_dependency import ABSENT
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import ABSENT
 
 ROWS = 1 << 17  # what is merged at once, which bounds the memory besides that of the result
 COLUMNS = 16  # of sums that are added at once

@@ -5,8 +5,9 @@ unpickles an archive that asks for it.
 """
 
 import io
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -16,17 +17,20 @@ from numpy.typing import DTypeLike
 
 from bayes_asr.base.errors import InputError, is_of_file, reason
 from bayes_asr.base.files import replacing, writing
-from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
+from bayes_asr.kaldi_io.binary import KaldiReader, iter_lines, open_bytes, read_pairs
 from bayes_asr.kaldi_io.byte_reader import ByteReader, OpenPipe, check_name
 from bayes_asr.kaldi_io.integers import read_binary_ints, read_text_ints
 from bayes_asr.kaldi_io.matrix import read_binary, read_header, read_text_matrix
 from bayes_asr.kaldi_io.rxfilename import (
     is_pipe,
+    list_files,
     refuse_pipe,
     split_rspecifier,
     split_rxfilename,
+    strip_offset,
 )
 
+Moves = Sequence[tuple[str, str]]  # a folder that names begin with, and where it is now
 RANGE_TOLERANCE = 3  # Kaldi cuts a range that ends up to 3 frames late: segments are rounded
 
 
@@ -90,6 +94,21 @@ def iter_archive(
             yield utt, _read_one(stream, utt, finite, np.float32)
 
 
+def iter_matrices(
+    source: Path | str, *, open_pipe: OpenPipe | None = None, finite: bool = True
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Stream (utterance, float32 [T, F]) from an ark (plain or .gz), an scp or an rspecifier.
+
+    What ends in .scp is an index, anything else an archive; "scp:..." and "ark:..." say so.
+    """
+    kind, name = split_rspecifier(source)
+    if kind == "ark":
+        yield from iter_archive(name, open_pipe=open_pipe, finite=finite)
+        return
+    for utt, rxfilename in read_scp(Path(name), open_pipe=open_pipe).items():
+        yield utt, read_matrix(rxfilename, utt, open_pipe=open_pipe, finite=finite)
+
+
 def iter_int_vectors(
     source: Path | str, *, open_pipe: OpenPipe | None = None
 ) -> Iterator[tuple[str, np.ndarray]]:
@@ -103,6 +122,38 @@ def iter_int_vectors(
                 yield utt, read_binary_ints(stream, utt)
             else:
                 yield utt, read_text_ints(stream, utt, head)
+
+
+def read_scp(path: Path, *, open_pipe: OpenPipe | None = None, moves: Moves = ()) -> dict[str, str]:
+    """Read an scp: utterance -> rxfilename ("file.ark:123", "file.ark:123[0:99]").
+
+    A relative file is looked for in the working directory, as Kaldi does, then beside the scp and
+    in each folder above it, among which is the root of its experiment. moves: the first whose
+    folder a name begins with is applied before that. Raises InputError for a repeated utterance, a
+    missing field, and for a pipe unless `open_pipe`, the function that would run it, is given.
+    """
+    path = Path(path)
+    table = read_pairs(path)
+    if table is None or any(map(is_pipe, table.values())):
+        table = _check_scp(path, open_pipe)
+    # Millions of utterances lie in few archives: each file is looked for once.
+    resolved = {name: _find(name, path, moves) for name in list_files(table.values())}
+    if all(name == path_now for name, path_now in resolved.items()):
+        return table
+    for utt, rxfilename in table.items():
+        if not is_pipe(rxfilename):
+            name = strip_offset(rxfilename)
+            table[utt] = resolved[name] + rxfilename[len(name) :]
+    return table
+
+
+def missing_file_error(scp: Path, what: str, name: str) -> InputError:
+    """The error that says that a file which an scp names for `what` does not exist."""
+    searched = f" in the working directory {os.getcwd()} or in a folder above the table"
+    return InputError(
+        f"{scp}: cannot open {what} in {name}: No such file{searched * (not os.path.isabs(name))};"
+        " if a folder has moved, say so by --set data.moved=OLD=NEW, or correct the table"
+    )
 
 
 def write_matrices(
@@ -197,3 +248,34 @@ def _check_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
 def _open_index(path: Path) -> Iterator[io.TextIOWrapper]:
     with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
         yield file
+
+
+def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
+    table: dict[str, str] = {}
+    for number, fields in iter_lines(path, splits=1):
+        utt, rxfilename = fields if len(fields) == 2 else (fields[0], "")
+        if not rxfilename:
+            raise InputError(f"{path}, line {number}: {utt} has no file; complete the line")
+        if utt in table:
+            raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
+        if is_pipe(rxfilename):
+            refuse_pipe(rxfilename, f"{path}, line {number}: {utt}", open_pipe)
+        table[utt] = rxfilename
+    return table
+
+
+def _find(name: str, scp: Path, moves: Moves) -> str:
+    """The path of a file that an scp names; its name where no such file is found."""
+    name = next(
+        (target + name[len(begin) :] for begin, target in moves if _is_in(name, begin)), name
+    )
+    if os.path.isabs(name) or os.path.exists(name):
+        return name
+    # Beside the scp as it was named, then in each folder above it.
+    directories = (scp.parent, *scp.parent.absolute().parents)
+    above = (os.path.join(directory, name) for directory in directories)
+    return next(filter(os.path.exists, above), name)
+
+
+def _is_in(name: str, directory: str) -> bool:
+    return name == directory or name.startswith(f"{directory}/")

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_asr.base.safe_pickle import loadable
-
 MAGIC = 2125659606
 EXPANDED, MUTABLE = 1, 2  # the two property bits that every reader relies on
 LARGEST = 1e30  # a cost: sums of larger ones, scaled, would leave float32
@@ -24,7 +22,6 @@ HEADER = np.dtype(
 )
 
 
-@loadable
 @dataclass(frozen=True)
 class Fst:
     """A weighted transducer of S states and A arcs, arcs sorted by source state; weights are costs.

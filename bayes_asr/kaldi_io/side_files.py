@@ -1,4 +1,7 @@
-"""Small files of JSON beside a run, read by key: what is missing or of another type is named."""
+"""Files of a run directory by name, and its small ones of JSON, read by key.
+
+What is missing or of another type is named.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,9 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import open_to_read, read_bytes
+from bayes_asr.base.files import is_there, open_to_read, read_bytes
 
+CONFIG = "config.yaml"
+COMBINATION = "networks.json"  # of runs that average the networks of others
 HISTORY = "history.jsonl"
+
+
+def check_is_run(directory: Path) -> None:
+    """InputError for a folder that is no run directory."""
+    if is_there(directory / CONFIG):
+        return
+    why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
+    if directory.is_file():
+        why = "it is a file (unpack one of export --archive)"
+    raise InputError(
+        f"{directory}: not a run directory, {why}; name one that bayes-asr train wrote"
+    )
 
 
 def _is_number(value: Any) -> bool:

@@ -1,6 +1,5 @@
-"""Kaldi's text tables (text, utt2spk, words.txt, scp) and data directories."""
+"""Kaldi's text tables (text, utt2spk, words.txt, segments), also those of a data directory."""
 
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,10 +13,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.kaldi_io.binary import iter_lines, read_pairs
-from bayes_asr.kaldi_io.byte_reader import SPARSE, OpenPipe
-from bayes_asr.kaldi_io.rxfilename import is_pipe, list_files, refuse_pipe, strip_offset
+from bayes_asr.kaldi_io.byte_reader import SPARSE
 
-Moves = Sequence[tuple[str, str]]  # a folder that names begin with, and where it is now
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -168,33 +165,8 @@ class DataDir:
         if not is_there(file):
             return None
         table = read_text(file)
-        _refuse_strangers(file, table, self.utt2spk)
+        refuse_strangers(file, table, self.utt2spk)
         return table
-
-
-def read_data_dir(
-    path: Path,
-    *,
-    open_pipe: OpenPipe | None = None,
-    feats: Mapping[str, str] | None = None,
-    moves: Moves = (),
-) -> DataDir:
-    """Read the tables of a Kaldi data directory; utt2spk must be there.
-
-    Every utterance of feats.scp and text must be in utt2spk. Which utterances a later stage needs
-    is its own business. Pipes in feats.scp and cmvn.scp are refused unless `open_pipe` is given.
-    feats: the known contents of feats.scp, so that it and utt2spk are not read for it. moves: as in
-    `read_scp`.
-    """
-
-    def scp(name: str) -> dict[str, str] | None:
-        file = Path(path) / name
-        return read_scp(file, open_pipe=open_pipe, moves=moves) if is_there(file) else None
-
-    data = DataDir(Path(path), scp("feats.scp") if feats is None else feats, scp("cmvn.scp"))
-    if feats is None:
-        _refuse_strangers(data.path / "feats.scp", data.feats or {}, data.utt2spk)
-    return data
 
 
 def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: int) -> None:
@@ -202,7 +174,7 @@ def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: 
         raise InputError(f"{path}, line {number}: {key} is there a second time; keep one line")
 
 
-def _refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[str, str]) -> None:
+def refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[str, str]) -> None:
     if not table.keys() <= utt2spk.keys():
         strangers = [utt for utt in table if utt not in utt2spk]
         raise InputError(
@@ -238,66 +210,3 @@ def segment_error(path: Path, number: int, fields: Sequence[str]) -> InputError:
         f"{path}, line {number}: not `utt recording start end`, with times in seconds, and a"
         f" channel counted from 0 where one is named: {' '.join(fields)[:80]}"
     )
-
-
-def read_scp(path: Path, *, open_pipe: OpenPipe | None = None, moves: Moves = ()) -> dict[str, str]:
-    """Read an scp: utterance -> rxfilename ("file.ark:123", "file.ark:123[0:99]").
-
-    A relative file is looked for in the working directory, as Kaldi does, then beside the scp and
-    in each folder above it, among which is the root of its experiment. moves: the first whose
-    folder a name begins with is applied before that. Raises InputError for a repeated utterance, a
-    missing field, and for a pipe unless `open_pipe`, the function that would run it, is given.
-    """
-    path = Path(path)
-    table = read_pairs(path)
-    if table is None or any(map(is_pipe, table.values())):
-        table = _check_scp(path, open_pipe)
-    # Millions of utterances lie in few archives: each file is looked for once.
-    resolved = {name: _find(name, path, moves) for name in list_files(table.values())}
-    if all(name == path_now for name, path_now in resolved.items()):
-        return table
-    for utt, rxfilename in table.items():
-        if not is_pipe(rxfilename):
-            name = strip_offset(rxfilename)
-            table[utt] = resolved[name] + rxfilename[len(name) :]
-    return table
-
-
-def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
-    table: dict[str, str] = {}
-    for number, fields in iter_lines(path, splits=1):
-        utt, rxfilename = fields if len(fields) == 2 else (fields[0], "")
-        if not rxfilename:
-            raise InputError(f"{path}, line {number}: {utt} has no file; complete the line")
-        if utt in table:
-            raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
-        if is_pipe(rxfilename):
-            refuse_pipe(rxfilename, f"{path}, line {number}: {utt}", open_pipe)
-        table[utt] = rxfilename
-    return table
-
-
-def missing_file_error(scp: Path, what: str, name: str) -> InputError:
-    """The error that says that a file which an scp names for `what` does not exist."""
-    searched = f" in the working directory {os.getcwd()} or in a folder above the table"
-    return InputError(
-        f"{scp}: cannot open {what} in {name}: No such file{searched * (not os.path.isabs(name))};"
-        " if a folder has moved, say so by --set data.moved=OLD=NEW, or correct the table"
-    )
-
-
-def _find(name: str, scp: Path, moves: Moves) -> str:
-    """The path of a file that an scp names; its name where no such file is found."""
-    name = next(
-        (target + name[len(begin) :] for begin, target in moves if _is_in(name, begin)), name
-    )
-    if os.path.isabs(name) or os.path.exists(name):
-        return name
-    # Beside the scp as it was named, then in each folder above it.
-    directories = (scp.parent, *scp.parent.absolute().parents)
-    above = (os.path.join(directory, name) for directory in directories)
-    return next(filter(os.path.exists, above), name)
-
-
-def _is_in(name: str, directory: str) -> bool:
-    return name == directory or name.startswith(f"{directory}/")

@@ -1,4 +1,4 @@
-"""The interface of layers, and of activations with parameters, to their network."""
+"""The interface of layers to their network."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -82,21 +82,3 @@ def describe_layers(
         }
         for number, size in enumerate(units)
     ]
-
-
-class Parameterised(nn.Module):
-    """An activation with parameters [sets, H]; or [S, sets, H], where S speakers have theirs each.
-
-    speakers: the speaker of each sequence or frame that is computed, in order [n]; None: a speaker
-    without parameters, for whom the mean of all is taken.
-    """
-
-    speakers: Tensor | None = None
-
-    def _of(self, parameter: Tensor | float, a: Tensor) -> Tensor | float:
-        """A parameter as it multiplies pre-activations [n, D, H], or is added to them."""
-        if not isinstance(parameter, Tensor) or parameter.dim() == 2:
-            return parameter
-        if self.speakers is None:
-            return parameter.mean(0)
-        return parameter.index_select(0, self.speakers[: len(a)])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.layer import Layer, Parameterised
+from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import AcousticModel
 
 
@@ -82,8 +82,9 @@ def set_speakers(model: AcousticModel, speakers_B: Tensor | None, frames: Packed
         if speakers_B is not None and not layer.unrolled:
             speakers = speakers_B[frames.every(model.read_stride(number)).sequence]
         for activation in _find_activations(layer):
-            activation.speakers = speakers
+            activation.speakers = speakers  # type: ignore[assignment]
 
 
-def _find_activations(layer: nn.Module) -> list[Parameterised]:
-    return [part for part in layer.modules() if isinstance(part, Parameterised)]
+def _find_activations(layer: nn.Module) -> list[nn.Module]:
+    """The activations whose parameters may be of speakers (`activations.Parameterised`)."""
+    return [part for part in layer.modules() if hasattr(part, "speakers")]

@@ -6,6 +6,9 @@ what these ask for, and command lines too; `unread` and `notes` say what becomes
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 from bayes_asr.pytorch_kaldi.command_lines import CommandLine
 from bayes_asr.pytorch_kaldi.data_section import (
@@ -33,6 +36,8 @@ from bayes_asr.pytorch_kaldi.train_section import (
     weigh_targets,
 )
 from bayes_asr.pytorch_kaldi.unread import say_outputs, say_unread
+
+PRESET = "pytorch-kaldi.yaml"  # of conf
 
 DECODING = {
     "min_active": "min_active",
@@ -139,3 +144,18 @@ def _translate_scoring(option: Option, notes: Notes) -> Translated:
         line.say(" ".join(line.arguments), "is no option: left out")
     line.say_pending()
     return keys
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes values in full, as our configurations have no aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Say that no value is a repetition of another."""
+        return True
+
+
+def write_yaml(cfg: Path, translation: Translation, *, like_theirs: bool = False) -> str:
+    """The text of our configuration for one of theirs."""
+    keys = {**({"include": PRESET} if like_theirs else {}), **translation.keys}
+    text = yaml.dump(keys, Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True)
+    return f"# From {cfg.name} of pytorch-kaldi.\n{text}"

@@ -10,7 +10,7 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes, together
 from bayes_asr.base.lock import alone_in
-from bayes_asr.config.schema import CONFIG, Config
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.fingerprints import hash_stream
 from bayes_asr.data.corpus.index import Index, open_index
 from bayes_asr.data.corpus.labelled import LabelledSet
@@ -19,6 +19,7 @@ from bayes_asr.data.corpus.survey import survey_stream
 from bayes_asr.data.targets.alignments import read_counts
 from bayes_asr.data.targets.target import log_priors
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.nn.network import build_network
 from bayes_asr.train.components import plan_network
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors

@@ -16,7 +16,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import note_signals
 from bayes_asr.config.catalogue import ON_DEMAND, find
-from bayes_asr.config.schema import CONFIG, Config, as_yaml
+from bayes_asr.config.schema import Config, as_yaml
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.fingerprints import check_same, hash_labels, hash_stream
 from bayes_asr.data.corpus.index import Index, open_index
@@ -25,6 +25,7 @@ from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.fmllr_record import describe_adapted, find_record
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.tasks.task import task_of

@@ -32,11 +32,10 @@ from bayes_asr.data.targets.marks import (
     write_alignments,
 )
 from bayes_asr.decode.graph.build import build_graph, write_graph
-from bayes_asr.decode.graph.lang import Lang
-from bayes_asr.decode.graph.lexicon import Pronunciation
+from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import (
     write_dictionary,
     write_lines,

@@ -9,8 +9,8 @@ from experts import ScoredWord
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.counts import align
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping
 
 

@@ -25,12 +25,11 @@ from bayes_asr.data.targets.marks import (
     write_alignments,
 )
 from bayes_asr.decode.graph.build import build_graph, write_graph
-from bayes_asr.decode.graph.lang import Lang
-from bayes_asr.decode.graph.lexicon import read_lexicon
+from bayes_asr.decode.graph.lexicon import Lang, read_lexicon
 from bayes_asr.decode.graph.ngram import read_arpa
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 

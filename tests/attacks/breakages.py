@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base import files
-from bayes_asr.data.features import stored
+from bayes_asr.data.corpus import labelled
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
@@ -286,14 +286,14 @@ def unprivileged() -> Iterator[None]:
 @contextmanager
 def vanishing() -> Iterator[None]:
     """Let the archive of the test set vanish when its first utterance has been read."""
-    read = stored.read_matrix
+    read = labelled.read_matrix
 
     def then_remove(*arguments: object, **options: object) -> np.ndarray:
         matrix = read(*arguments, **options)  # type: ignore[arg-type]
         Path(ARK).unlink(missing_ok=True)
         return matrix
 
-    with mock.patch.object(stored, "read_matrix", then_remove):
+    with mock.patch.object(labelled, "read_matrix", then_remove):
         yield
 
 

@@ -31,7 +31,8 @@ from bayes_asr.evaluate.score.nist import read_ctm, read_stm
 from bayes_asr.evaluate.score.phones import read_phone_map
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
-from bayes_asr.kaldi_io.ark import iter_int_vectors, write_matrices
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_scp, write_matrices
+from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
@@ -41,9 +42,8 @@ from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from bayes_asr.kaldi_io.mdl import read_topology, read_transition_model, write_transition_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_mapping, read_scp, read_symbols, read_text
-from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree, write_tree
+from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
+from bayes_asr.kaldi_io.tree import read_tree, write_tree
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.pytorch_kaldi.weights import read_weights
 from bayes_asr.train.runs.checkpoint import save

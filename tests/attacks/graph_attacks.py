@@ -10,11 +10,12 @@ import numpy as np
 
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.mdl import write_transition_model
-from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
+from bayes_asr.kaldi_io.tree import write_tree
 from tests.attacks.structures import draw_grammar, draw_graph, draw_lattice
 from tests.attacks.verbs import draw_options, verb
 from tests.support.decode_cases import write_small_graph

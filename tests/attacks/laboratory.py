@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.cli import main
+from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.text import write_mapping
-from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
+from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.places import ROOT
 from tests.support.small_corpus import MODEL, write_corpus
 

@@ -20,7 +20,7 @@ from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation,
 from bayes_asr.decode.export import export_onnx
 from bayes_asr.decode.forward import exportable
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from tests.house.test_promises import untrained_run

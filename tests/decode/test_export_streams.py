@@ -10,7 +10,7 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import FEATURES, append_context
 from bayes_asr.decode.export import export_onnx, export_program
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.train.start import train
 from tests.decode.forward.test_several_streams import network, utterance
 from tests.support.training_runs import config_of

@@ -14,8 +14,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.cli import main
 from bayes_asr.decode.g2p.letters import encode, group_words, hold_out, split_word
 from bayes_asr.decode.g2p.model import count_word_errors
-from bayes_asr.decode.graph.lang import Lang
-from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
+from bayes_asr.decode.graph.lexicon import Lang, Pronunciation, read_lexicon
 from bayes_asr.decode.search.hotwords import Hotword
 from bayes_asr.decode.vocabulary import add_words
 

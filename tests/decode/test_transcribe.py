@@ -18,8 +18,8 @@ from bayes_asr.cli import main
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.data.targets.marks import find_frames, spread_states, write_alignments
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.train.runs import checkpoint
 from tests.data.sound.test_audio import riff, sphere, written

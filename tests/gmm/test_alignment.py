@@ -24,12 +24,11 @@ from bayes_asr.gmm.alignment import (
 )
 from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
 from bayes_asr.gmm.likelihood import log_likelihoods
-from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.fst import iter_fsts, read_fst, write_fsts
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree

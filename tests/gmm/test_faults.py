@@ -17,8 +17,7 @@ from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, TrainingSchedule
 from bayes_asr.gmm.trainers import GmmTrainer
-from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping
 from tests.attacks.laboratory import contents
 from tests.support.golden_data import find_lang, keep_lines, lay_out, write_few

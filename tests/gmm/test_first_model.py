@@ -16,9 +16,10 @@ from bayes_asr.gmm.roots import Root
 from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.tree_statistics import Context, accumulate
 from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.context_dependency import Leaf, Table, Tree, find_leaves
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.transition_model import TopologyState
-from bayes_asr.kaldi_io.tree import Leaf, Table, Tree, find_leaves, read_tree
+from bayes_asr.kaldi_io.tree import read_tree
 from tests.support.event_sums import random_statistics, topology_of
 from tests.support.mixtures import golden_gmms
 

@@ -19,7 +19,7 @@ from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
 from bayes_asr.kaldi_io.ark import read_matrix
-from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.tree import read_tree
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.mixtures import golden_gmms, random_mixtures

@@ -19,9 +19,8 @@ from bayes_asr.gmm.features import (
     write_transforms,
 )
 from bayes_asr.gmm.gaussian_sums import accumulate
-from bayes_asr.kaldi_io.ark import read_matrix, write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir, read_scp
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, read_scp, write_matrices
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from tests.support.golden_data import write_golden_data
 from tests.support.mixtures import golden_gmms
 from tests.support.small_corpus import write_data_dir

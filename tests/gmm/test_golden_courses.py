@@ -23,12 +23,12 @@ from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.transitions import count_transitions, update_transitions
 from bayes_asr.gmm.tree_statistics import Context
 from bayes_asr.gmm.tree_statistics import accumulate as accumulate_tree
-from bayes_asr.kaldi_io.ark import read_matrix
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
+from bayes_asr.kaldi_io.context_dependency import Tree
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.mixtures import Mixtures
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, read_tree
+from bayes_asr.kaldi_io.tree import read_tree
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.mixtures import GoldenGmms, golden_gmms
 

@@ -14,10 +14,10 @@ from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.decoding import FeatureTable, decode_data, group_utterances, make_job
 from bayes_asr.gmm.features import SpeakerFeatures, read_pipeline, read_transforms
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
-from bayes_asr.kaldi_io.ark import iter_int_vectors, write_matrices
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matrices
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir, read_mapping, read_text, write_mapping
+from bayes_asr.kaldi_io.text import read_mapping, read_text, write_mapping
 from tests.support.decode_cases import golden_case
 from tests.support.mixtures import golden_gmms
 from tests.support.score_texts import score_texts

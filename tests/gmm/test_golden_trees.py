@@ -14,9 +14,8 @@ from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.roots import read_roots
 from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.tree_statistics import Context, accumulate
-from bayes_asr.kaldi_io.ark import read_matrix
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
 from bayes_asr.kaldi_io.qst import write_questions
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.mixtures import GoldenGmms, golden_gmms

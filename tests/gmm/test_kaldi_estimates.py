@@ -9,10 +9,9 @@ from bayes_asr.gmm.gaussian_sums import Statistics, accumulate, estimate
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.mixing import mix_down, mix_up
 from bayes_asr.gmm.transitions import count_transitions, update_transitions
-from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.mixtures import Mixtures
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from tests.support.kaldi_programs import NEEDS_KALDI, run_program
 from tests.support.mixtures import GoldenGmms, golden_gmms
 

@@ -21,14 +21,15 @@ from bayes_asr.gmm.alignment import Aligner, align_all, align_equal_compiled, bo
 from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
 from bayes_asr.gmm.features import Pipeline, SpeakerFeatures, write_pipeline
 from bayes_asr.gmm.graphs import GraphCompiler, read_compiler
-from bayes_asr.kaldi_io.ark import iter_int_vectors, read_matrix, write_matrices
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_matrix, write_matrices
+from bayes_asr.kaldi_io.context_dependency import Tree
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.fst import iter_fsts, write_fsts
 from bayes_asr.kaldi_io.gmm import read_gmm, write_gmm
 from bayes_asr.kaldi_io.mixtures import Mixtures
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir, read_text, write_mapping, write_speakers
+from bayes_asr.kaldi_io.text import read_text, write_mapping, write_speakers
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, read_tree, write_tree
+from bayes_asr.kaldi_io.tree import read_tree, write_tree
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.kaldi_programs import NEEDS_KALDI, run_kaldi
 from tests.support.mixtures import GoldenGmms, golden_gmms

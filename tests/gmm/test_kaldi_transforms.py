@@ -14,10 +14,10 @@ from bayes_asr.gmm.lda import LdaStatistics, estimate_lda
 from bayes_asr.gmm.mllt import accumulate_mllt, estimate_mllt, transform_means
 from bayes_asr.gmm.occupation import PdfWeights
 from bayes_asr.gmm.randomness import Random
-from bayes_asr.kaldi_io.ark import read_matrix, write_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.gmm import read_gmm
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir, write_speakers
+from bayes_asr.kaldi_io.text import write_speakers
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.kaldi_programs import NEEDS_KALDI, run_kaldi
 from tests.support.mixtures import GoldenGmms, golden_gmms

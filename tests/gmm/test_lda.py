@@ -11,7 +11,7 @@ from bayes_asr.gmm.lda import LdaStatistics, estimate_lda
 from bayes_asr.gmm.occupation import PRUNING, PdfWeights
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.kaldi_io.ark import read_matrix
-from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from tests.support.golden_data import SILENCE, write_golden_data
 from tests.support.mixtures import golden_gmms
 

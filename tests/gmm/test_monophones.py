@@ -8,9 +8,10 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.monophones import build_shared_tree, init_monophones
+from bayes_asr.kaldi_io.context_dependency import Leaf, Split, Table
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.tree import Leaf, Split, Table, write_tree
+from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.mixtures import golden_gmms
 
 

@@ -10,7 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.questions import cluster_phones, compile_questions, read_phone_sets
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics
-from bayes_asr.kaldi_io.tree import PDF_CLASS
+from bayes_asr.kaldi_io.context_dependency import PDF_CLASS
 from tests.support.event_sums import topology_of
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm.roots import Root, build_stub, read_roots
+from bayes_asr.kaldi_io.context_dependency import PDF_CLASS, Leaf, Node, Split, Table
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.transition_model import pdf_class_counts
-from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Node, Split, Table, read_tree
+from bayes_asr.kaldi_io.tree import read_tree
 
 
 def begins_with(tree: Node | None, stub: Node | None) -> bool:

@@ -9,8 +9,8 @@ from bayes_asr.gmm.questions import compile_questions
 from bayes_asr.gmm.roots import Root
 from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.tree_statistics import TreeStatistics
+from bayes_asr.kaldi_io.context_dependency import ABSENT, PDF_CLASS, Leaf, Split, iter_leaves
 from bayes_asr.kaldi_io.qst import Questions
-from bayes_asr.kaldi_io.tree import ABSENT, PDF_CLASS, Leaf, Split, iter_leaves
 from tests.support.event_sums import random_statistics, topology_of
 
 SETS = [(1,), (2,), (3,), (4,), (1, 2), (3, 4), (2, 3)]

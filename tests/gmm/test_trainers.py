@@ -6,9 +6,10 @@ import numpy as np
 
 from bayes_asr.gmm.gaussian_sums import accumulate, estimate
 from bayes_asr.gmm.mixing import mix_up
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, read_tree
+from bayes_asr.kaldi_io.tree import read_tree
 from tests.support.mixtures import GoldenGmms, golden_gmms
 
 LEAVES, GAUSSIANS, GROWING = 200, 1000, 25  # of train_deltas.sh, as it was called

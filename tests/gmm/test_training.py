@@ -26,7 +26,7 @@ from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.resumable import PhaseRunner, StepFolders
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT
 from bayes_asr.gmm.trainers import GmmTrainer
-from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from tests.support.golden_data import SILENCE, find_lang, lay_out, write_few, write_golden_data
 from tests.support.kaldi_jobs import CMD, Jobs
 from tests.support.mixtures import golden_gmms

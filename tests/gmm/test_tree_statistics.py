@@ -9,9 +9,9 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.gmm import tree_statistics
 from bayes_asr.gmm.tree_statistics import Context, TreeStatistics, accumulate, sum_tree_stats
+from bayes_asr.kaldi_io.context_dependency import ABSENT
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import ABSENT
 
 MODEL = build_monophone_model([1, 2, 3], {1: 3, 2: 3, 3: 1})
 Utterance = tuple[str, np.ndarray, np.ndarray]

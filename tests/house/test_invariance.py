@@ -10,7 +10,7 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.decode.forward import batches
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import made_up, settings, write_data_dir
 

@@ -24,8 +24,7 @@ from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.forward.log_likelihoods import load as load_run
-from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loader import Loader

@@ -16,10 +16,9 @@ import pytest
 from bayes_asr.base import files
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io import byte_reader
-from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.places import ROOT
 

@@ -17,7 +17,8 @@ import pytest
 
 import bayes_asr
 from bayes_asr.cli import main
-from bayes_asr.kaldi_io.text import read_mapping, read_scp, read_text
+from bayes_asr.kaldi_io.ark import read_scp
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.support.librispeech_corpus import write_librispeech
 from tests.support.places import ROOT
 from tests.support.timit_tree import write_flat

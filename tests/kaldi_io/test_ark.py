@@ -15,10 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.ark import iter_int_vectors, read_matrix, read_vector, write_matrices
+from bayes_asr.kaldi_io.ark import (
+    iter_int_vectors,
+    iter_matrices,
+    read_matrix,
+    read_scp,
+    read_vector,
+    write_matrices,
+)
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_scp
 from tests.support.archives import MATRIX, ark_file, binary, one_line
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1)

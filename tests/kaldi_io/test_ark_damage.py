@@ -15,9 +15,8 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.sound.audio import read_audio
-from bayes_asr.kaldi_io.ark import iter_int_vectors, read_matrix
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_matrix
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from tests.support.archives import MATRIX, ark_file, binary, one_line
 
 

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.ark import iter_int_vectors, read_matrix, write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import (
+    iter_int_vectors,
+    iter_matrices,
+    read_matrix,
+    read_scp,
+    write_matrices,
+)
 from bayes_asr.kaldi_io.rxfilename import list_archives
-from bayes_asr.kaldi_io.text import read_scp
 from tests.support.archives import MATRIX, ark_file, binary, one_line
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io.context_dependency import PDF_CLASS
 from bayes_asr.kaldi_io.qst import Questions, read_questions, write_questions
-from bayes_asr.kaldi_io.tree import PDF_CLASS
 from tests.support.mixtures import golden_gmms
 
 SMALL: Questions = {PDF_CLASS: ((0,),), 0: ((1, 2), (3,))}

@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io import binary, byte_reader
 from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.text import (
-    read_data_dir,
-    read_mapping,
-    read_symbols,
-    read_text,
-    write_mapping,
-    write_text,
-)
+from bayes_asr.kaldi_io.data_dir import read_data_dir
+from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_mapping, write_text
 
 # Kaldi separates by ASCII white space only: a no-break space belongs to a word.
 words = st.text(st.characters(codec="utf-8", exclude_characters=" \t\n\r\v\f\0"), min_size=1)

@@ -7,16 +7,9 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.context_dependency import Leaf, Split, Table, Tree, build_monophone_tree
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.tree import (
-    Leaf,
-    Split,
-    Table,
-    Tree,
-    build_monophone_tree,
-    read_tree,
-    write_tree,
-)
+from bayes_asr.kaldi_io.tree import read_tree, write_tree
 
 SMALL = Tree(3, 1, Split(1, frozenset({1, 4}), Leaf(0), Table(-1, (None, Leaf(1), Leaf(2)))))
 SMALL_TEXT = """ContextDependency 3 1 ToPdf SE 1 [ 1 4 ]

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bayes_asr.nn.kernels.cpu import library, products
-from bayes_asr.nn.kernels.cpu.products import HAS_AMX, HAS_ONEDNN, has_product, product
-from bayes_asr.nn.linear import Linear
+from bayes_asr.nn import linear
+from bayes_asr.nn.kernels.cpu import library
+from bayes_asr.nn.linear import HAS_AMX, HAS_ONEDNN, Linear, has_product, product
 
 every_path = pytest.mark.parametrize("path", ["torch", *library.paths()])
 AMX = HAS_AMX()
@@ -94,8 +94,8 @@ def test_compiled_products_are_taken_where_they_are_fast(
     path: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(library.PATH_VARIABLE, path)
-    taken, multiply = [], products.multiply
-    monkeypatch.setattr(products, "multiply", lambda *a: taken.append(a[0]) or multiply(*a))
+    taken, multiply = [], linear.multiply
+    monkeypatch.setattr(linear, "multiply", lambda *a: taken.append(a[0]) or multiply(*a))
     layer, x = Linear(300, 300), torch.randn(300, 300, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
         layer(x).sum().backward()

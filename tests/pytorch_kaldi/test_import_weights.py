@@ -9,7 +9,7 @@ import torch
 import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.recipe.doctor.training_data import check_corpus
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train

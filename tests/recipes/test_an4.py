@@ -9,9 +9,8 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.decode.graph.ngram import read_arpa
-from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.support.places import RECIPES
 

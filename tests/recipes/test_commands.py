@@ -12,7 +12,8 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
-from bayes_asr.kaldi_io.text import read_data_dir, read_mapping
+from bayes_asr.kaldi_io.data_dir import read_data_dir
+from bayes_asr.kaldi_io.text import read_mapping
 from tests.support.experiments import list_systems, name_of
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.kaldi_io.text import read_scp
+from bayes_asr.kaldi_io.ark import read_scp
 from tests.data.sound.test_audio import SOUND, riff, written
 from tests.support.places import ROOT
 from tests.support.recipe_modules import loaded

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir, read_mapping
+from bayes_asr.kaldi_io.text import read_mapping
 from tests.support.gmm_experiment import Experiment
 from tests.support.places import ROOT
 from tests.support.script_stubs import executable

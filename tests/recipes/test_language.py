@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir, read_mapping
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.data_dir import read_data_dir
+from bayes_asr.kaldi_io.text import read_mapping
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded
 

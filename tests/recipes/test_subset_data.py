@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.ark import iter_matrices
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from tests.support.places import ROOT
 from tests.support.recipe_modules import loaded
 

@@ -12,7 +12,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.decode.graph.ngram import read_arpa
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded

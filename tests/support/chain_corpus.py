@@ -7,10 +7,11 @@ import numpy as np
 from bayes_asr.config.schema import Config
 from bayes_asr.decode.graph.topology import build_chain_topology
 from bayes_asr.gmm.chain_tree import derive_pairs
+from bayes_asr.kaldi_io.context_dependency import PDF_CLASS, Leaf, Table, Tree
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.text import write_lines, write_text
-from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Table, Tree, write_tree
+from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 from tests.support.small_corpus import (

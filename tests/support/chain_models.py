@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from bayes_asr.kaldi_io.context_dependency import PDF_CLASS, Leaf, Split, Table, Tree
 from bayes_asr.kaldi_io.initial_mdl import build_transition_model
 from bayes_asr.kaldi_io.transition_model import TopologyState, TransitionModel
-from bayes_asr.kaldi_io.tree import PDF_CLASS, Leaf, Split, Table, Tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm

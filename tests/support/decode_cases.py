@@ -10,12 +10,12 @@ import numpy as np
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 
 SCALES = {

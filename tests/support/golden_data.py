@@ -4,8 +4,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import write_lines
 from tests.support.mixtures import GoldenGmms, golden_gmms
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from bayes_asr.data.features.front_end import add_deltas, apply_cmvn
-from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.gmm import read_gmm
 from bayes_asr.kaldi_io.mixtures import Mixtures
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from tests.support.places import DATA

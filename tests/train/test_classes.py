@@ -16,7 +16,7 @@ from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_sets
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.trained_network import read_network

@@ -21,7 +21,7 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.targets.sequences import ENDS
 from bayes_asr.decode.forward.generator import load_generator
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text, write_text
 from bayes_asr.nn.beam_search import search
 from bayes_asr.nn.frames import PackedFrames

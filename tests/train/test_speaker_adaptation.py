@@ -11,7 +11,7 @@ from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.train.loader import Loader
-from bayes_asr.train.runs import checkpoint, schema
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.speaker_adaptation import adapt
 from tests.support.small_corpus import settings
@@ -139,4 +139,4 @@ def test_speakers_that_do_not_fit_the_network_are_refused(adapted: Path) -> None
     content = checkpoint.read(adapted / "best.pt")
     next(iter(content["speakers"].values())).popitem()
     with pytest.raises(ValueError, match="is missing"):
-        schema.check_network(content)
+        checkpoint.check_network(content)

@@ -19,7 +19,7 @@ from bayes_asr.data.features.front_end import FEATURES, append_context
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.nn.frames import pack
 from bayes_asr.train.loader import Loader
-from bayes_asr.train.runs import checkpoint, schema
+from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.start import train
 from tests.support.nn_units import plain_front_end
@@ -333,4 +333,4 @@ def test_a_checkpoint_with_another_rate_is_none(wrong: object, runs: tuple[Path,
     content = checkpoint.read(runs[0] / "best.pt")
     content["front_ends"][OTHER]["subsampling"] = wrong
     with pytest.raises(ValueError, match=f"front_ends: {OTHER}: "):
-        schema.check_network(content)
+        checkpoint.check_network(content)

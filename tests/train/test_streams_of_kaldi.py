@@ -12,8 +12,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.sound.spectrum import Analysis, write_features
-from bayes_asr.kaldi_io.ark import iter_int_vectors
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.start import train

@@ -13,7 +13,7 @@ from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Mapper
 from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.gmm.progress import DATA_FILES, LANG_FILES, TREE_FILES
+from bayes_asr.gmm.files import DATA_FILES, LANG_FILES, TREE_FILES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

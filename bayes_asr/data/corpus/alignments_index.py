@@ -25,12 +25,12 @@ from bayes_asr.data.targets.alignments import (
 from bayes_asr.data.targets.labels import (
     IntegerLabels,
     LabelDigest,
-    Labels,
     has_model,
     iter_integers,
     list_label_files,
     read_integers,
 )
+from bayes_asr.data.targets.target import Labels
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.vectors import StoredVectors, VectorIndex, write_vectors

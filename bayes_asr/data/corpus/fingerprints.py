@@ -6,8 +6,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
 from bayes_asr.data.corpus.index import content_hash, sample_file
-from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.data.features.stored import Features
+from bayes_asr.data.corpus.labelled import Features, LabelledSet
 
 TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
 

@@ -5,8 +5,8 @@ from typing import cast
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.targets.alignments import Alignments, JoinedAlignments, check_transitions
-from bayes_asr.data.targets.labels import IntegerLabels, JoinedIntegers, Labels
-from bayes_asr.data.targets.target import Target
+from bayes_asr.data.targets.labels import IntegerLabels, JoinedIntegers
+from bayes_asr.data.targets.target import Labels, Target
 
 
 def name_targets(labels: Mapping[str, Labels]) -> dict[str, Target]:

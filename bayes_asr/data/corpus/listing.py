@@ -10,12 +10,13 @@ import numpy as np
 from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, content_hash, name_of
-from bayes_asr.data.targets.labels import Labels
+from bayes_asr.data.targets.target import Labels
+from bayes_asr.kaldi_io.ark import Moves
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.combine_data import combine_data_dirs
+from bayes_asr.kaldi_io.data_dir import combine_data_dirs, read_data_dir
 from bayes_asr.kaldi_io.rxfilename import is_pipe, list_archives
 from bayes_asr.kaldi_io.sorted_table import SortedTable, decode, encode, join_tables
-from bayes_asr.kaldi_io.text import DataDir, Moves, read_data_dir
+from bayes_asr.kaldi_io.text import DataDir
 
 
 @dataclass(frozen=True)

@@ -13,57 +13,23 @@ from bayes_asr.config.catalogue import find
 from bayes_asr.config.inputs import DataConfig, LabelledSetConfig
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.alignments_index import open_labels
+from bayes_asr.data.corpus.directories import features_of, read_data_dirs
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
-from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.labelled import Features, LabelledSet, check_dimensions, check_speakers
 from bayes_asr.data.corpus.listing import Listing, index_utterances, join_listings, list_utterances
 from bayes_asr.data.directories import locate_all
-from bayes_asr.data.features.front_end import FEATURES, FrontEnd
-from bayes_asr.data.features.stored import Features
-from bayes_asr.data.features.streams import (
-    check_dimensions,
-    check_speakers,
-    describe_stream,
-    report_skipped,
-)
+from bayes_asr.data.features.front_end import FEATURES, describe_stream
+from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments, check_transitions
-from bayes_asr.data.targets.labels import Labels
+from bayes_asr.data.targets.target import Labels
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.combine_data import check_cmvn, combine_data_dirs
+from bayes_asr.kaldi_io.data_dir import check_cmvn
 from bayes_asr.kaldi_io.sorted_table import split_table
-from bayes_asr.kaldi_io.text import DataDir, read_data_dir
+from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.tasks.task import task_of
 
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
-
-
-def data_dir(config: Config, name: str, open_pipe: OpenPipe | None = None) -> DataDir:
-    """Read the data directory of the set `name` (train, dev or test), or several as one."""
-    return _read_data_dirs(config, locate_all(config.data, name, "features"), open_pipe)
-
-
-def stream_dirs(config: Config, name: str, open_pipe: OpenPipe | None = None) -> dict[str, DataDir]:
-    """The data directories of all streams of a set, by name, the features first."""
-    further = {
-        stream: _read_data_dirs(config, locate_all(config.data, name, "streams", stream), open_pipe)
-        for stream in config.data.train.stream_names
-    }
-    return {FEATURES: data_dir(config, name, open_pipe), **further}
-
-
-def _read_data_dirs(config: Config, paths: Sequence[Path], open_pipe: OpenPipe | None) -> DataDir:
-    moves = config.data.moves
-    return combine_data_dirs(
-        [read_data_dir(path, open_pipe=open_pipe, moves=moves) for path in paths]
-    )
-
-
-def features_of(
-    data: DataDir, config: Config, stream: str = FEATURES, open_pipe: OpenPipe | None = None
-) -> Features:
-    """The features of a data directory, prepared as the configuration says of a stream."""
-    options = config.features if stream == FEATURES else config.streams[stream]
-    return Features(data, FrontEnd(**vars(options)), open_pipe=open_pipe)
 
 
 def training_and_dev(
@@ -144,7 +110,7 @@ def _open_alignments(
         return find(source.opener)(paths, index), paths
     directories = locate_all(config.data, name, "features")
     names = next(iter(like.targets.values())).names if like else ()
-    tables = _read_data_dirs(config, directories, open_pipe).parts
+    tables = read_data_dirs(config, directories, open_pipe).parts
     labels: Labels = find(source.opener)(source.file, tables, names, open_pipe)
     return labels, [directory / source.file for directory in directories]
 

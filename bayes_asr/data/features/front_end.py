@@ -271,3 +271,29 @@ def read_analysis(directory: Path) -> dict[str, Any] | None:
     if not isinstance(fields, dict):
         raise InputError(f"{path}: not a JSON object; compute the features again")
     return fields
+
+
+FrontEnds = Mapping[str, FrontEnd]
+
+
+def join_streams(front_ends: FrontEnds, prepared: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Prepared streams [T_s, F_s] of an utterance at the frames of the first, [T, sum of F_s]."""
+    if len(front_ends) == 1:
+        return next(iter(prepared.values()))
+    frames = len(prepared[next(iter(front_ends))])
+    return np.hstack([end.spread(prepared[name], frames) for name, end in front_ends.items()])
+
+
+def split_streams(front_ends: FrontEnds, matrix: np.ndarray) -> dict[str, np.ndarray]:
+    """The inverse of `join_streams`: [T, F_s] by stream."""
+    if len(front_ends) == 1:
+        # A single stream has the matrix as it is, without a copy.
+        return dict.fromkeys(front_ends, matrix)
+    # The last end is that of the matrix, at which nothing is split.
+    ends = np.cumsum([front_end.size for front_end in front_ends.values()])
+    return dict(zip(front_ends, np.split(matrix, ends[:-1], axis=1), strict=True))
+
+
+def describe_stream(name: str) -> str:
+    """The features of a stream, in words."""
+    return "features" if name == FEATURES else f"features of {name}"

@@ -37,6 +37,7 @@ AT_SPEED = re.compile(r"(?P<file>.+)\[speed=(?P<factor>[0-9.]{1,12})\]", re.S)
 SLOWEST, FASTEST = Fraction(1, 10), Fraction(10)
 DIGITS = 3  # of a factor after the point: more would want filters of thousands of taps
 
+Span = tuple[float, float]  # begin and end in seconds
 Channel = int | Literal["mean"]
 Announce = Callable[[str, str], None]
 

@@ -19,6 +19,7 @@ from bayes_asr.data.sound.audio import (
     UNTOLD,
     Channel,
     Decoding,
+    Span,
     be_silent,
     open_decoding,
     open_standard_input,
@@ -28,7 +29,6 @@ from bayes_asr.data.sound.audio import (
 from bayes_asr.kaldi_io.byte_reader import ByteReader
 
 BLOCK_SECONDS = 10  # of a block; whole seconds are a whole number of samples at any rate
-Span = tuple[float, float]  # begin and end in seconds
 
 
 @dataclass(frozen=True)

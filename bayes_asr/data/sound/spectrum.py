@@ -21,7 +21,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.front_end import cmvn_statistics
-from bayes_asr.data.features.streams import advise_limit
+from bayes_asr.data.features.skipped import advise_limit
 from bayes_asr.data.sound.audio import (
     BLOCK,
     Announce,
@@ -34,10 +34,10 @@ from bayes_asr.data.sound.audio import (
 )
 from bayes_asr.data.sound.pitch import SLOWEST, pitch_features
 from bayes_asr.data.sound.plp import LOWEST, LPC_ORDER, perceptual_cepstra
-from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.ark import read_scp, write_matrices
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.text import Segment, read_mapping, read_scp, read_segments
+from bayes_asr.kaldi_io.text import Segment, read_mapping, read_segments
 
 Kind = Literal["mfcc", "fbank", "plp", "pitch", "mfcc-pitch", "fbank-pitch", "plp-pitch", "samples"]
 Remark = tuple[str, str]  # a sound, and what was done to it

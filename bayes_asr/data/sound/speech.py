@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.sound.audio import FULL_SCALE, resample
-from bayes_asr.data.sound.long import LongSound, Span
+from bayes_asr.data.sound.audio import FULL_SCALE, Span, resample
 
 RATE = 16000  # Hz, of silero-vad
 WINDOW = 512  # samples that it judges at once
@@ -131,14 +130,19 @@ def load_detector() -> Any:
         ) from None
 
 
-def detect_speech(sound: LongSound, detector: Any) -> Iterator[np.ndarray]:
-    """Yield probabilities [n] of speech in windows of WINDOW samples at RATE, by silero-vad."""
+def detect_speech(
+    blocks: Iterable[np.ndarray], rate: int, detector: Any
+) -> Iterator[np.ndarray]:
+    """Yield probabilities [n] of speech in windows of WINDOW samples at RATE, by silero-vad.
+
+    blocks: samples [n] of `rate` Hz, one after the other.
+    """
     detector.reset_states()
     waiting = np.empty(0, np.float32)
-    for block in sound.blocks():
+    for block in blocks:
         samples = block / FULL_SCALE
-        if sound.rate != RATE:
-            samples = resample(samples, sound.rate, RATE)
+        if rate != RATE:
+            samples = resample(samples, rate, RATE)
         waiting = np.concatenate([waiting, samples])
         complete = len(waiting) // WINDOW * WINDOW
         windows = torch.from_numpy(waiting[:complete].reshape(-1, WINDOW))

@@ -15,10 +15,10 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import split_speed
+from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import (
     read_mapping,
-    read_scp,
     segment_error,
     write_lines,
     write_mapping,

@@ -4,7 +4,7 @@ import hashlib
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
@@ -17,28 +17,6 @@ from bayes_asr.kaldi_io.sorted_table import join_tables
 
 Items = Iterator[tuple[str, np.ndarray]]
 """Utterances and their labels, int32 [T]."""
-
-
-class Labels(Protocol):
-    """The interface of `Alignments`, `IntegerLabels`, `Classes` and `Sequences`.
-
-    lengths: labels of each utterance; digest: a hash of what they say.
-    """
-
-    directory: Path
-    lengths: Mapping[str, int]
-    digest: str
-
-    @property
-    def parts(self) -> "Sequence[Labels]":
-        """The label sets that these stand for: themselves, or those of several directories."""
-
-    @property
-    def targets(self) -> Mapping[str, Target]:
-        """Targets that a network may learn, by name; "" where the set has one target alone."""
-
-    def where(self, utt: str) -> Path:
-        """The directory or archive that has an utterance, for messages."""
 
 
 class IntegerLabels:

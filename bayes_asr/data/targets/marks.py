@@ -8,12 +8,13 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.initial_mdl import STATES
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.text import write_mapping
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
+from bayes_asr.kaldi_io.tree import write_tree
 
 FRAMES_PER_SECOND, WINDOWS_PER_SECOND = 100, 40  # 10 and 25 ms, as Kaldi's front end
 

@@ -1,8 +1,9 @@
 """Targets, the labels of utterances that a network learns, and how frequent each of them is."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -35,6 +36,28 @@ class Target:
         for utt in utterances:
             counts += np.bincount(self.labels(utt), minlength=self.size)
         return counts
+
+
+class Labels(Protocol):
+    """The interface of `Alignments`, `IntegerLabels`, `Classes` and `Sequences`.
+
+    lengths: labels of each utterance; digest: a hash of what they say.
+    """
+
+    directory: Path
+    lengths: Mapping[str, int]
+    digest: str
+
+    @property
+    def parts(self) -> "Sequence[Labels]":
+        """The label sets that these stand for: themselves, or those of several directories."""
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """Targets that a network may learn, by name; "" where the set has one target alone."""
+
+    def where(self, utt: str) -> Path:
+        """The directory or archive that has an utterance, for messages."""
 
 
 def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:

@@ -16,15 +16,20 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.shards import Mapper
+from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
-from bayes_asr.data.features.stored import Features
-from bayes_asr.data.features.streams import report_lacking, report_skipped
+from bayes_asr.data.features.skipped import report_lacking, report_skipped
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, MAX_SKIPPED
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.textgrid import TextGrids
 from bayes_asr.decode.align.timed_files import TimedFiles
-from bayes_asr.decode.align.transcript import Pronouncer, align_equal, read_pronouncer
-from bayes_asr.decode.align.transcript_source import LIMIT, TranscriptSource, read_transcripts
+from bayes_asr.decode.align.transcript import Pronouncer, align_equal
+from bayes_asr.decode.align.transcript_source import (
+    LIMIT,
+    TranscriptSource,
+    read_pronouncer,
+    read_transcripts,
+)
 from bayes_asr.decode.align.utterance import PronouncerFiles, align_item
 from bayes_asr.decode.forward.directory import (
     StreamSource,
@@ -39,9 +44,10 @@ from bayes_asr.decode.graph.lang import build_monophones, find_phones_file, read
 from bayes_asr.decode.lattices.ctm import read_places
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
-from bayes_asr.kaldi_io.text import DataDir, read_data_dir, read_mapping, write_mapping
+from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration

@@ -3,8 +3,8 @@
 import numpy as np
 
 from bayes_asr.decode.graph.assembly import Hmm, Hmms
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.transition_model import TopologyState, TransitionModel
-from bayes_asr.kaldi_io.tree import Tree
 
 STAYING = 0.75  # the probability of the filler's self-loop, as of a phone's states
 

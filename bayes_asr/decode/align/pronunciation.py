@@ -13,14 +13,18 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.data.features.streams import report_skipped
+from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.forced import align_utterance
+from bayes_asr.decode.align.forced import align_utterance, word_spans
 from bayes_asr.decode.align.goodness import PhoneScores, PronunciationScorer
-from bayes_asr.decode.align.spans import word_spans
-from bayes_asr.decode.align.transcript import Pronouncer, read_pronouncer
-from bayes_asr.decode.align.transcript_source import LIMIT, TranscriptSource, read_transcripts
+from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.align.transcript_source import (
+    LIMIT,
+    TranscriptSource,
+    read_pronouncer,
+    read_transcripts,
+)
 from bayes_asr.decode.align.utterance import PronouncerFiles
 from bayes_asr.decode.forward.directory import (
     StreamSource,

@@ -8,8 +8,7 @@ from dataclasses import replace
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.decode.graph.lang import Lang
-from bayes_asr.decode.graph.lexicon import Pronunciation
+from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 
 
 def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:

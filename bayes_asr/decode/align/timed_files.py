@@ -10,8 +10,7 @@ from typing import BinaryIO
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import writing
 from bayes_asr.decode.align.best_path import Result
-from bayes_asr.decode.align.textgrid import TextGrids
-from bayes_asr.decode.align.timed import TimedAlignment, TimedResult
+from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment, TimedResult
 from bayes_asr.decode.lattices.ctm import CtmLine, Place, find_place, format_line, time_lines
 
 FILES = ("words.ctm", "phones.ctm")

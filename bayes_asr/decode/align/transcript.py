@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -15,16 +14,13 @@ from bayes_asr.base.elementary import log_scalar
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.decode.graph.hmm import iter_hmm_arcs
-from bayes_asr.decode.graph.lang import Lang, find_phones_file, fit_lexicon, read_lang
-from bayes_asr.decode.graph.lexicon import build_lexicon_fst, number_words
+from bayes_asr.decode.graph.lexicon import Lang, build_lexicon_fst, fit_lexicon, number_words
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.decode.graph.transducers import PhoneAcceptor
 from bayes_asr.decode.graph.transition_index import Transitions, transition_costs
-from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.context_dependency import Tree, window_pdfs
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, read_tree, window_pdfs
 
 
 @dataclass(frozen=True)
@@ -89,19 +85,6 @@ class Pronouncer:
     def pronounce(self, word: str) -> list[tuple[float, list[int]]]:
         """The ways to say `word`, or the word for unknown ones; InputError if there is none."""
         return self.pronunciations[self.find_word(word)]
-
-
-def read_pronouncer(lang: Path, model: Path, unknown: str | None = None) -> Pronouncer:
-    """Read a lang, dict or graph folder, and `model` (final.mdl) with the tree beside it.
-
-    `unknown`: the word that stands for words without pronunciation, if not as oov.txt says.
-    """
-    return Pronouncer(
-        read_lang(lang, unknown),
-        read_symbols(find_phones_file(lang, model)),
-        read_transition_model(model),
-        read_tree(model.parent / "tree"),
-    )
 
 
 def build_transcript_fst(

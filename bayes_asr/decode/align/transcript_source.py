@@ -1,4 +1,4 @@
-"""The transcripts of a data directory and the words of the lexicon."""
+"""The transcripts of a data directory, and the lexicon that pronounces their words."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,7 +7,10 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.kaldi_io.text import DataDir, read_text
+from bayes_asr.decode.graph.lang import find_phones_file, read_lang
+from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.text import DataDir, read_symbols, read_text
+from bayes_asr.kaldi_io.tree import read_tree
 
 LIMIT = "--max-skipped"
 
@@ -23,6 +26,19 @@ class TranscriptSource:
     lang: Path
     unknown: str | None = None
     text: Path | None = None
+
+
+def read_pronouncer(lang: Path, model: Path, unknown: str | None = None) -> Pronouncer:
+    """Read a lang, dict or graph folder, and `model` (final.mdl) with the tree beside it.
+
+    `unknown`: the word that stands for words without pronunciation, if not as oov.txt says.
+    """
+    return Pronouncer(
+        read_lang(lang, unknown),
+        read_symbols(find_phones_file(lang, model)),
+        read_transition_model(model),
+        read_tree(model.parent / "tree"),
+    )
 
 
 def read_transcripts(

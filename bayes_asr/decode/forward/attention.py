@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError, nearest
-from bayes_asr.data.features.streams import StoredStreams
+from bayes_asr.data.corpus.streams import StoredStreams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.frames import WHOLE
 from bayes_asr.nn.pooling import Pool

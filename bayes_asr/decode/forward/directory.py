@@ -16,10 +16,11 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.corpus.sets import stream_dirs
+from bayes_asr.data.corpus.directories import stream_dirs
+from bayes_asr.data.corpus.labelled import Features
+from bayes_asr.data.corpus.streams import StoredStreams
 from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.data.features.stored import Features
-from bayes_asr.data.features.streams import StoredStreams, report_lacking
+from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.forward.average import AveragedNetwork, UtteranceOutput
 from bayes_asr.decode.forward.batches import (
     describe_batch,
@@ -32,8 +33,9 @@ from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, load_
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.combine_data import copy_tables
-from bayes_asr.kaldi_io.text import DataDir, read_data_dir
+from bayes_asr.kaldi_io.copy_data_dir import copy_tables
+from bayes_asr.kaldi_io.data_dir import read_data_dir
+from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import States
 from bayes_asr.nn.transfer import CPU

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from bayes_asr.base.progress import follow
-from bayes_asr.data.features.streams import StoredStreams
+from bayes_asr.data.corpus.streams import StoredStreams
 from bayes_asr.decode.forward.batches import in_batches
 from bayes_asr.decode.forward.directory import choose_batch_frames
 from bayes_asr.decode.forward.generator import SequenceGenerator

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
-from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.data.features.front_end import FrontEnd, join_streams, split_streams
 from bayes_asr.data.features.streaming import StreamingFeatures
-from bayes_asr.data.features.streams import join_streams, split_streams
 from bayes_asr.data.targets.alignments import read_counts
 from bayes_asr.data.targets.target import log_priors
 from bayes_asr.decode.forward.average import AveragedNetwork

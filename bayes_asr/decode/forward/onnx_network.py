@@ -15,8 +15,7 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
 from bayes_asr.base.installed import install_command
-from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation
-from bayes_asr.data.features.streams import split_streams
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, split_streams
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 

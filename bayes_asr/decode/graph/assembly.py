@@ -11,9 +11,9 @@ import numpy as np
 
 from bayes_asr.decode.graph.transducers import NO_PHONE, PhoneAcceptor, sort_arcs
 from bayes_asr.decode.graph.transition_index import find_first_transition, index_transitions
+from bayes_asr.kaldi_io.context_dependency import Tree, window_pdfs
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, window_pdfs
 
 ENTRY = -1
 WindowArc = tuple[int, tuple[int, ...], float, int]  # source, phones in context, cost, next state

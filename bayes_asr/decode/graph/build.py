@@ -11,20 +11,22 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, replacing
 from bayes_asr.decode.graph.compose import compose_graph
-from bayes_asr.decode.graph.lang import Lang, fit_lexicon, read_lexicon_fst
+from bayes_asr.decode.graph.lang import read_lexicon_fst
 from bayes_asr.decode.graph.lexicon import (
+    Lang,
     Pronunciation,
     build_lexicon_fst,
     disambiguate,
+    fit_lexicon,
     number_words,
 )
 from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst
 from bayes_asr.decode.graph.transducers import BACKOFF, EPSILON
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, write_lines, write_mapping
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree
 
 OF_LANG = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")
 

@@ -10,10 +10,10 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.hmm import add_self_loops, build_hmm_fst
 from bayes_asr.decode.graph.transducers import drop_labels, sort_arcs, sources
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree
 
 # states of what is made deterministic: so many, and so many for each that it had
 MOST_STATES, MOST_GROWTH = 10_000, 10

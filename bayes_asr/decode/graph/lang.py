@@ -1,7 +1,6 @@
 """Lexicon, phone table and optional silence, read from lang, dict and graph folders."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -9,35 +8,21 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
-from bayes_asr.decode.graph.lexicon import Pronunciation, mark_positions, read_lexicon
+from bayes_asr.decode.graph.lexicon import Lang, Pronunciation, read_lexicon
 from bayes_asr.decode.graph.transducers import EPSILON, check_words, sources
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.context_dependency import Tree, build_monophone_tree
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree
 
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
 ALIGN_LEXICON = "phones/align_lexicon.txt"
 LEXICONS = ("lexiconp.txt", "lexicon.txt", ALIGN_LEXICON)
 SILENCE = "phones/silence.csl"
 SILENCE_FILES = ("optional_silence.txt", "silence_phones.txt", "phones/optional_silence.txt")
-
-
-@dataclass(frozen=True)
-class Lang:
-    """A lexicon, and what may stand between its words.
-
-    `silence`: the phone of pauses, if there is one; `silence_probability`: of a pause, 0 where
-    words have none between them; `unknown`: the word that stands for words without pronunciation.
-    """
-
-    lexicon: Sequence[Pronunciation]
-    silence: str | None = None
-    silence_probability: float = 0.0
-    unknown: str | None = None
 
 
 def read_lang(lang: Path, unknown: str | None = None) -> Lang:
@@ -143,26 +128,6 @@ def build_monophones(
     numbers = sorted(number for phone, number in table.items() if number and phone[0] != "#")
     pdfs = {n: range(STATES * i, STATES * (i + 1)) for i, n in enumerate(numbers)}
     return table, build_monophone_model(numbers, STATES), build_monophone_tree(pdfs)
-
-
-def fit_lexicon(
-    lexicon: Sequence[Pronunciation], phones: Mapping[str, int], model: TransitionModel
-) -> list[Pronunciation]:
-    """The lexicon with the phones of `model`, whose table is `phones`.
-
-    Where the table has the variants _B _I _E _S of a phone, the lexicon is taken to be without.
-    InputError for a phone that the model does not have.
-    """
-    if any(f"{phone}_B" in phones for entry in lexicon for phone in entry.phones):
-        lexicon = mark_positions(lexicon)
-    for entry in lexicon:
-        for phone in entry.phones:
-            if phones.get(phone) not in model.topology:
-                raise InputError(
-                    f"the phone {phone} of the word {entry.word} is not in phones.txt or not in "
-                    f"the model, which has {len(model.topology)} phones: correct the lexicon"
-                )
-    return list(lexicon)
 
 
 def _read_align_lexicon(path: Path) -> list[Pronunciation]:

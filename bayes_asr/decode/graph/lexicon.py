@@ -12,6 +12,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc, build_fst
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.openfst import Fst
+from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LOG = logging.getLogger(__name__)
 RESERVED = (EPSILON, BACKOFF, START, END)
@@ -29,6 +30,20 @@ class Pronunciation:
     word: str
     probability: float
     phones: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lang:
+    """A lexicon, and what may stand between its words.
+
+    `silence`: the phone of pauses, if there is one; `silence_probability`: of a pause, 0 where
+    words have none between them; `unknown`: the word that stands for words without pronunciation.
+    """
+
+    lexicon: Sequence[Pronunciation]
+    silence: str | None = None
+    silence_probability: float = 0.0
+    unknown: str | None = None
 
 
 def read_lexicon(path: Path) -> list[Pronunciation]:
@@ -128,6 +143,26 @@ def mark_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
         return (f"{phones[0]}_B", *(f"{p}_I" for p in phones[1:-1]), f"{phones[-1]}_E")
 
     return [Pronunciation(e.word, e.probability, mark(e.phones)) for e in lexicon]
+
+
+def fit_lexicon(
+    lexicon: Sequence[Pronunciation], phones: Mapping[str, int], model: TransitionModel
+) -> list[Pronunciation]:
+    """The lexicon with the phones of `model`, whose table is `phones`.
+
+    Where the table has the variants _B _I _E _S of a phone, the lexicon is taken to be without.
+    InputError for a phone that the model does not have.
+    """
+    if any(f"{phone}_B" in phones for entry in lexicon for phone in entry.phones):
+        lexicon = mark_positions(lexicon)
+    for entry in lexicon:
+        for phone in entry.phones:
+            if phones.get(phone) not in model.topology:
+                raise InputError(
+                    f"the phone {phone} of the word {entry.word} is not in phones.txt or not in "
+                    f"the model, which has {len(model.topology)} phones: correct the lexicon"
+                )
+    return list(lexicon)
 
 
 def disambiguate(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation], int]:

@@ -18,9 +18,8 @@ from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, record_without_words
 from bayes_asr.decode.search.loglikes import is_index, read_utterances
 from bayes_asr.decode.search.search_graph import DecodingGraph
-from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_scp, read_text, write_mapping
+from bayes_asr.kaldi_io.ark import iter_matrices, read_scp, write_matrices
+from bayes_asr.kaldi_io.text import read_text, write_mapping
 
 PROGRAMS = (
     "latgen-faster-mapped",

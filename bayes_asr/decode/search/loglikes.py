@@ -8,10 +8,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import open_to_read
 from bayes_asr.decode.search.search_graph import DecodingGraph
-from bayes_asr.kaldi_io.ark import read_matrix
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, read_scp
 from bayes_asr.kaldi_io.rxfilename import RSPECIFIER, split_rspecifier
-from bayes_asr.kaldi_io.text import read_scp
 
 Loglikes = np.ndarray | InputError  # what reading an utterance gave
 

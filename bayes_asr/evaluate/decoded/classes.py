@@ -18,8 +18,7 @@ from bayes_asr.decode.forward.interface import Output
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.evaluate.score.identification import ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import write_scores
-from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 

@@ -14,10 +14,10 @@ from bayes_asr.base.files import find_files, is_there, together, writing
 from bayes_asr.base.programs import find_nist_program, open_pipe
 from bayes_asr.base.shards import Mapper
 from bayes_asr.config.decoding_keys import SearchOptions
-from bayes_asr.config.schema import CONFIG, Config
-from bayes_asr.data.corpus.sets import stream_dirs
+from bayes_asr.config.schema import Config
+from bayes_asr.data.corpus.directories import stream_dirs
 from bayes_asr.data.directories import data_with_stm, locate, locate_streams
-from bayes_asr.data.features.streams import report_lacking
+from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.rescore import write_ctm_at
 from bayes_asr.decode.search.search_record import (
@@ -45,6 +45,7 @@ from bayes_asr.evaluate.score.sweeps import (
     score_sweeps,
 )
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.kaldi_io.text import read_symbols, read_text, write_lines
 from bayes_asr.tasks.task import task_of
 

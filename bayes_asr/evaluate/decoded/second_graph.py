@@ -8,11 +8,12 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.config.decoding_keys import SearchOptions
-from bayes_asr.config.schema import CONFIG, Config
+from bayes_asr.config.schema import Config
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.evaluate.score.run_scores import SETS
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 

@@ -15,7 +15,7 @@ from bayes_asr.evaluate.score.comparison import (
     format_p,
     format_share,
 )
-from bayes_asr.evaluate.score.pairs import few_units_warning
+from bayes_asr.evaluate.score.paired_tests import few_units_warning
 from bayes_asr.evaluate.score.statistics import Interval
 
 JUDGING = "MAPSSWE, segments"

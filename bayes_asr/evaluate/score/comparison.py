@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 from bayes_asr.base.errors import printable
 from bayes_asr.evaluate.score.counts import ErrorCounts
-from bayes_asr.evaluate.score.paired_tests import PairedTest, run_group_tests, run_system_tests
-from bayes_asr.evaluate.score.pairs import (
+from bayes_asr.evaluate.score.paired_tests import (
+    PairedTest,
     check_comparable,
     collect_speakers,
     collect_utterances,
     few_units_warning,
     has_enough_speakers,
+    run_group_tests,
+    run_system_tests,
 )
 from bayes_asr.evaluate.score.power import POWER, Detectable, Precision, detect, measure_precision
 from bayes_asr.evaluate.score.scores import Score, pool
@@ -244,7 +246,10 @@ def compare(
     difference = paired_bootstrap(*units, *drawing)
     over_speech = (difference.difference.standard_error, len(units.tokens))
     run_tests = run_group_tests if as_groups else run_system_tests
-    precisions = (measure_precision(unit, column) for unit, column in pairs.items())
+    precisions = (
+        measure_precision(unit, errors.a - errors.b, int(errors.tokens.sum()))
+        for unit, errors in pairs.items()
+    )
     return Comparison(
         set=reference_run.set,
         metric=reference_run.metric,

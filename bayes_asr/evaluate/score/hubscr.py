@@ -11,12 +11,10 @@ from bayes_asr.base.programs import find_nist_program, start
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.nist import iter_stm_lines
 from bayes_asr.evaluate.score.phones import PhoneMap, fold
-from bayes_asr.evaluate.score.scores import Score
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import write_lines
 
 WORD = 4  # of a CTM's fields
-LISTED = 5
 
 
 def count_by_hubscr(
@@ -87,18 +85,3 @@ def read_counts(raw: Path) -> dict[str, ErrorCounts]:
     if not counts:
         raise InputError(f"{raw}: no table of counts; see the log beside it")
     return counts
-
-
-def describe_difference(score: Score, hubscr_counts: dict[str, ErrorCounts]) -> str:
-    """Say by how much hubscr's counts differ from the score's; empty where none does."""
-    # sclite changes the case of speakers, so both sides have small letters.
-    score_counts = {speaker.lower(): counts for speaker, counts in score.speakers.items()}
-    nothing = ErrorCounts()
-    differences = [
-        f"{speaker} {score_counts.get(speaker, nothing).as_dict()} here, "
-        f"{hubscr_counts.get(speaker, nothing).as_dict()} there"
-        for speaker in sorted(score_counts.keys() | hubscr_counts.keys())
-        if score_counts.get(speaker, nothing) != hubscr_counts.get(speaker, nothing)
-    ]
-    omission = f" and {len(differences) - LISTED} more" if len(differences) > LISTED else ""
-    return "; ".join(differences[:LISTED]) + omission

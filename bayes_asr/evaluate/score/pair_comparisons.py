@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import find_below
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
-from bayes_asr.evaluate.score.pairs import check_comparable
+from bayes_asr.evaluate.score.paired_tests import check_comparable
 from bayes_asr.evaluate.score.scores import Score, read_scores
 from bayes_asr.evaluate.score.statistics import Alternative
 

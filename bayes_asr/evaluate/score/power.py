@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # which imports its parts as they are used
 
-from bayes_asr.evaluate.score.pairs import Pairs
-
 POWER = 0.8
 """The probability that a difference of the least detectable size is found."""
 
@@ -32,15 +30,16 @@ class Detectable(NamedTuple):
     relative: float | None
 
 
-def measure_precision(unit: str, pairs: Pairs) -> Precision | None:
-    """From the variance of the differences of errors; None of one unit, or where all are equal."""
-    number = len(pairs.tokens)
-    difference = pairs.a - pairs.b
+def measure_precision(unit: str, difference: np.ndarray, tokens: int) -> Precision | None:
+    """From the variance of the differences of errors [S] of so many tokens; None of one unit, or
+    where all are equal.
+    """
+    number = len(difference)
     if number < 2 or not np.ptp(difference):
         return None
     deviation = difference.std(ddof=1)
     # The sum of n differences has the deviation sqrt(n) times theirs; the tokens make it a rate.
-    return Precision(unit, number, float(100 * deviation * np.sqrt(number) / pairs.tokens.sum()))
+    return Precision(unit, number, float(100 * deviation * np.sqrt(number) / tokens))
 
 
 def detect(precision: Precision, rate: float, level: float = 0.05) -> Detectable:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayes_asr.evaluate.score.counts import ErrorCounts
-from bayes_asr.evaluate.score.hubscr import describe_difference
 from bayes_asr.evaluate.score.scores import Score, pool
 
 SETS = ("dev", "test")
+LISTED = 5  # speakers whose counts a message has
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,18 @@ class RunScores:
                     f"{score.convention}: dev picks LM weight {score.lm_weight:g}, the end of those"
                     f" tried ({tried[0]:g} to {tried[-1]:g}); widen decode.lm_weights"
                 )
+
+
+def describe_difference(score: Score, hubscr_counts: dict[str, ErrorCounts]) -> str:
+    """Say by how much hubscr's counts differ from the score's; empty where none does."""
+    # sclite changes the case of speakers, so both sides have small letters.
+    score_counts = {speaker.lower(): counts for speaker, counts in score.speakers.items()}
+    nothing = ErrorCounts()
+    differences = [
+        f"{speaker} {score_counts.get(speaker, nothing).as_dict()} here, "
+        f"{hubscr_counts.get(speaker, nothing).as_dict()} there"
+        for speaker in sorted(score_counts.keys() | hubscr_counts.keys())
+        if score_counts.get(speaker, nothing) != hubscr_counts.get(speaker, nothing)
+    ]
+    omission = f" and {len(differences) - LISTED} more" if len(differences) > LISTED else ""
+    return "; ".join(differences[:LISTED]) + omission

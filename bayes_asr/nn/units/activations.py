@@ -9,9 +9,6 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import elu, leaky_relu, logsigmoid
 
-from bayes_asr.config.catalogue import check_trained
-from bayes_asr.nn.layer import Parameterised
-
 LEAK = 0.2  # slope of leaky-relu below 0, as in pytorch-kaldi
 
 
@@ -50,6 +47,24 @@ class FixedActivation:
 def softplus(a: Tensor) -> Tensor:
     r"""log(1 + e^a) = -\log \sigma(-a), exact for large `a` too (torch's is linear above 20)."""
     return -logsigmoid(-a)
+
+
+class Parameterised(nn.Module):
+    """An activation with parameters [sets, H]; or [S, sets, H], where S speakers have theirs each.
+
+    speakers: the speaker of each sequence or frame that is computed, in order [n]; None: a speaker
+    without parameters, for whom the mean of all is taken.
+    """
+
+    speakers: Tensor | None = None
+
+    def _of(self, parameter: Tensor | float, a: Tensor) -> Tensor | float:
+        """A parameter as it multiplies pre-activations [n, D, H], or is added to them."""
+        if not isinstance(parameter, Tensor) or parameter.dim() == 2:
+            return parameter
+        if self.speakers is None:
+            return parameter.mean(0)
+        return parameter.index_select(0, self.speakers[: len(a)])
 
 
 class PSigmoid(Parameterised):
@@ -203,9 +218,8 @@ def build_activation(
 ) -> Activation:
     """Return the activation `name` of `sets` times `units` units.
 
-    trains: names of the trained parameters, by default all. InputError for those that it has not.
+    trains: names of the trained parameters, by default all.
     """
-    check_trained(name, trains or ())
     if name in FIXED:
         return FIXED[name]
     parameterised = PARAMETERISED[name]

@@ -16,11 +16,12 @@ import torch
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.config.schema import Config
-from bayes_asr.data.corpus.sets import data_dir, features_of, open_set, stream_dirs
+from bayes_asr.data.corpus.directories import data_dir, features_of, stream_dirs
+from bayes_asr.data.corpus.labelled import Features, check_dimensions
+from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.data.directories import data_with_stm, locate
 from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.data.features.stored import Features
-from bayes_asr.data.features.streams import check_dimensions, report_lacking
+from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.search.archive import choose_decoder
 from bayes_asr.decode.search.graph_dir import read_grammar, read_words
 from bayes_asr.decode.search.inputs import graph_files

@@ -11,10 +11,10 @@ import torch
 
 from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import TrainConfig
-from bayes_asr.data.corpus.labelled import LabelledSet
-from bayes_asr.data.corpus.sets import features_of, stream_dirs, training_and_dev
-from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.data.features.streams import check_headers, describe_stream
+from bayes_asr.data.corpus.directories import features_of, stream_dirs
+from bayes_asr.data.corpus.labelled import LabelledSet, check_headers
+from bayes_asr.data.corpus.sets import training_and_dev
+from bayes_asr.data.features.front_end import FEATURES, describe_stream
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import build_network

@@ -10,9 +10,9 @@ from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.decode.graph.hmm import add_self_loops
 from bayes_asr.decode.graph.transducers import PhoneAcceptor, sort_arcs, sources
 from bayes_asr.decode.graph.transition_index import transition_costs
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree
 from bayes_asr.tasks.chain.pushing import push
 
 

@@ -14,9 +14,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.decode.graph.transducers import PhoneAcceptor
 from bayes_asr.decode.lattices.aligned import AlignedLattice
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 
 Numerator = AlignedLattice | np.ndarray

@@ -17,18 +17,19 @@ from bayes_asr.data.corpus.alignments_index import index_vectors
 from bayes_asr.data.corpus.index import Index, content_hash, name_of
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.directories import locate
-from bayes_asr.data.features.streams import report_skipped
+from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.data.targets.target import Target
 from bayes_asr.decode.lattices import compiled as lattice_sums
 from bayes_asr.decode.lattices.aligned import AlignedLattice
+from bayes_asr.kaldi_io.context_dependency import Tree, iter_leaves
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, iter_leaves, read_tree
+from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.chain import compiled as chain_sums
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.numerator import Numerator, NumeratorBuilder, Tolerance

@@ -15,7 +15,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
-from bayes_asr.data.corpus.sets import data_dir
+from bayes_asr.data.corpus.directories import data_dir
 from bayes_asr.decode.forward.directory import StreamSource, find_streams, log_likelihoods
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_output
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph

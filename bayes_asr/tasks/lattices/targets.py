@@ -16,7 +16,7 @@ from bayes_asr.data.corpus.alignments_index import index_vectors
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.directories import locate
-from bayes_asr.data.features.streams import report_skipped
+from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.target import Target
 from bayes_asr.decode.graph.lang import read_silence_ids

@@ -9,23 +9,9 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.files import is_there, replacing
-from bayes_asr.config.schema import CONFIG
-from bayes_asr.kaldi_io.side_files import check, read_json, take
+from bayes_asr.kaldi_io.side_files import COMBINATION, check, read_json, take
 
-FILE = "networks.json"
 AVERAGED = ("log-posteriors", "posteriors")  # outputs that can be averaged, the default first
-
-
-def check_is_run(directory: Path) -> None:
-    """InputError for a folder that is no run directory."""
-    if is_there(directory / CONFIG):
-        return
-    why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
-    if directory.is_file():
-        why = "it is a file (unpack one of export --archive)"
-    raise InputError(
-        f"{directory}: not a run directory, {why}; name one that bayes-asr train wrote"
-    )
 
 
 @dataclass(frozen=True)
@@ -72,13 +58,13 @@ class Combination:
             "average": self.average,
             "head": self.head,
         }
-        with replacing(run / FILE) as temporary:
+        with replacing(run / COMBINATION) as temporary:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def read_combination(run: Path) -> Combination | None:
     """Read the combination of a run directory; None for that of a network of its own."""
-    path = run / FILE
+    path = run / COMBINATION
     if not is_there(path):
         return None
     try:

@@ -9,9 +9,9 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.merge import ConfigLayer, load
-from bayes_asr.config.schema import CONFIG, Config
+from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import BY_EPOCH
-from bayes_asr.train.runs.combination import check_is_run
+from bayes_asr.kaldi_io.side_files import CONFIG, check_is_run
 
 PACKED = "packed.json"
 """A file of runs whose data lie in themselves, as `decode.packed` writes them."""

@@ -10,7 +10,8 @@ from typing import Any
 from bayes_asr.base.files import settle
 from bayes_asr.base.lock import Lock
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config.schema import CONFIG, Config
+from bayes_asr.config.schema import Config
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.train.runs import checkpoint, state
 from bayes_asr.train.runs.history import HISTORY, TENSORBOARD, append_to_history, truncate_history
 

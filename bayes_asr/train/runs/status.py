@@ -8,8 +8,7 @@ from typing import Any, Literal
 from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.base.files import find_below, is_there
 from bayes_asr.base.lock import MARK, is_held
-from bayes_asr.config.schema import CONFIG
-from bayes_asr.kaldi_io.side_files import KINDS, take
+from bayes_asr.kaldi_io.side_files import CONFIG, KINDS, take
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import state
 from bayes_asr.train.runs.configuration import read_configuration

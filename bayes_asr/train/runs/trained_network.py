@@ -12,10 +12,9 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.kaldi_io.side_files import COMBINATION, check_is_run
 from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.combination import FILE as COMBINATION
-from bayes_asr.train.runs.combination import check_is_run
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class TrainedNetwork:
     def of_content(cls, content: Mapping[str, Any]) -> "TrainedNetwork":
         """Network whose `content` this is, in no more memory than its weights take.
 
-        content: one that `schema.check_network` lets pass.
+        content: one that `checkpoint.check_network` lets pass.
         """
         with torch.device("meta"):
             model = build_network(content["architecture"])

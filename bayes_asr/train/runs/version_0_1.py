@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from bayes_asr.config.merge import load_section
-from bayes_asr.config.schema import CONFIG
 from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.nn.layer import describe_layers
 
 

@@ -14,7 +14,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import open_sets, training_and_dev
-from bayes_asr.data.features.streams import report_skipped
+from bayes_asr.data.features.skipped import report_skipped
 from tests.support.small_corpus import (
     DIMENSIONS,
     made_up,

@@ -10,8 +10,9 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.merge import load
+from bayes_asr.data.corpus.directories import data_dir
 from bayes_asr.data.corpus.index import Index
-from bayes_asr.data.corpus.sets import data_dir, open_sets
+from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.directories import locate_all
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.kaldi_io.ark import read_matrix, read_shape
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, read_shape
 
 rates = st.one_of(st.integers(1, 9), st.integers(-9, -2), st.just("utterance"))
 

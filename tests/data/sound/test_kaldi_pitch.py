@@ -7,7 +7,7 @@ import pytest
 from bayes_asr.data.sound.audio import read_audio
 from bayes_asr.data.sound.pitch import process_pitch, track_pitch
 from bayes_asr.data.sound.spectrum import Analysis
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from tests.support.kaldi_programs import NEEDS_KALDI, run_kaldi
 from tests.support.made_up_voice import check_tracked
 

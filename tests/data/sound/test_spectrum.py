@@ -19,13 +19,12 @@ from bayes_asr.base.files import settle
 from bayes_asr.base.installed import SCRIPT
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import add_deltas, cmvn_statistics, read_analysis
-from bayes_asr.data.features.streams import report_skipped
+from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.sound import spectrum
 from bayes_asr.data.sound.audio import read_audio, resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features
-from bayes_asr.kaldi_io.ark import read_matrix
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from tests.data.sound.test_audio import riff
 
 pytest.importorskip("kaldi_native_fbank")

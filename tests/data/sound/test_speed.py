@@ -13,8 +13,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.sound.audio import change_speed, split_speed
 from bayes_asr.data.sound.speed import write_speeds
-from bayes_asr.kaldi_io.ark import read_matrix
-from bayes_asr.kaldi_io.text import read_scp
+from bayes_asr.kaldi_io.ark import read_matrix, read_scp
 
 RATE = 16000
 

@@ -9,8 +9,7 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_text
 from tests.support.places import CONF
 from tests.support.small_corpus import settings

@@ -6,7 +6,7 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from tests.decode.align.test_data_dir import flat
 from tests.support.places import CONF
 from tests.support.small_corpus import settings, write_data_dir

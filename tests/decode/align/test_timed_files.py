@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import Alignment
-from bayes_asr.decode.align.textgrid import TextGrids
-from bayes_asr.decode.align.timed import TimedAlignment
+from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.lattices.ctm import Place, TimedLabel
 from tests.support.textgrids import read_textgrid

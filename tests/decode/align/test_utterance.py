@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.forced import align_utterance
-from bayes_asr.decode.align.spans import word_spans
+from bayes_asr.decode.align.forced import align_utterance, word_spans
 from bayes_asr.decode.align.transcript import Pronouncer, align_equal
-from bayes_asr.decode.graph.lang import Lang, read_lang
-from bayes_asr.decode.graph.lexicon import Pronunciation
+from bayes_asr.decode.graph.lang import read_lang
+from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.decode.graph.ngram import NgramModel, read_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.ark import iter_int_vectors
+from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text
-from bayes_asr.kaldi_io.tree import build_monophone_tree, read_tree
+from bayes_asr.kaldi_io.tree import read_tree
 from tests.support.decode_cases import golden_case
 
 ENGINE = choose_engine()

@@ -11,10 +11,9 @@ import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.targets.target import DISABLED
-from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.combination import read_combination
 from tests.support.places import CONF

@@ -15,7 +15,7 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, cmvn_statistics
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.nn.layer import describe_layers
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.runs.trained_network import TrainedNetwork

@@ -8,7 +8,7 @@ import torch
 
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.kernels.cpu import library
-from bayes_asr.nn.kernels.cpu.products import PRODUCTS
+from bayes_asr.nn.linear import PRODUCTS
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from tests.support.nn_units import DIRECTIONS, RECURRENT, acoustic_model, name, plain_front_end
 

@@ -16,7 +16,7 @@ from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import append_context, cmvn_statistics
 from bayes_asr.data.features.streaming import StreamingFrontEnd
 from bayes_asr.decode.forward.stream import StreamingLogLikelihoods
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.nn.network import AcousticModel, States
 from tests.house.test_promises import untrained_run
 from tests.support.nn_units import UNITS, batch, logits, model, name

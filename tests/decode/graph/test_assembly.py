@@ -18,13 +18,14 @@ from bayes_asr.decode.graph.topology import build_topology
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.decode.graph.transducers import build_fst, sources
 from bayes_asr.decode.graph.transition_index import index_transitions, transition_costs
+from bayes_asr.kaldi_io.context_dependency import Leaf, Node, Split, Table, Tree
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_transition_model
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel, pdf_class_counts
-from bayes_asr.kaldi_io.tree import Leaf, Node, Split, Table, Tree, read_tree
+from bayes_asr.kaldi_io.tree import read_tree
 
 pytest.importorskip("kaldifst")
 PHONES = {"<eps>": 0, "sil": 1, "a": 2, "b": 3, "#0": 4}

@@ -16,8 +16,8 @@ from bayes_asr.cli import graph as verb
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.graph.build import Graph, build_graph, write_graph
 from bayes_asr.decode.graph.hmm import add_self_loops
-from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import (
+    Lang,
     Pronunciation,
     build_lexicon_fst,
     disambiguate,
@@ -31,13 +31,14 @@ from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.hotwords import Hotword
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.vocabulary import add_unigrams
+from bayes_asr.kaldi_io.context_dependency import Tree, build_monophone_tree
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model, write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
-from bayes_asr.kaldi_io.tree import Tree, build_monophone_tree, write_tree
+from bayes_asr.kaldi_io.tree import write_tree
 
 pytest.importorskip("kaldifst")
 CORPORA = ("timit_sample", "an4")

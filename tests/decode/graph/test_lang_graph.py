@@ -13,12 +13,13 @@ from bayes_asr.cli import graph as verb
 from bayes_asr.decode.graph import compose
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.transducers import Arc, build_fst
+from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_topology, write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
-from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
+from bayes_asr.kaldi_io.tree import write_tree
 
 pytest.importorskip("kaldifst")
 DICT = {

@@ -14,7 +14,7 @@ from bayes_asr.cli import main
 from bayes_asr.evaluate.report.differences import compare_with_best
 from bayes_asr.evaluate.report.runs import find_systems
 from bayes_asr.evaluate.score.comparison import compare
-from bayes_asr.evaluate.score.pairs import FEWEST, few_units_warning
+from bayes_asr.evaluate.score.paired_tests import FEWEST, few_units_warning
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
 from tests.support.report_runs import make_score
 

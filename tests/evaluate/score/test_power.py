@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bayes_asr.evaluate.score.comparison import compare
-from bayes_asr.evaluate.score.pairs import Pairs
+from bayes_asr.evaluate.score.paired_tests import Pairs
 from bayes_asr.evaluate.score.power import Precision, detect, find_shift, measure_precision
 from bayes_asr.evaluate.score.statistics import matched_pairs, paired_bootstrap
 from tests.support.report_runs import make_score
@@ -51,7 +51,7 @@ def test_precision_is_the_error_of_the_paired_bootstrap() -> None:
     rng = np.random.default_rng(5)
     tokens = np.full(200, 30)
     pairs = Pairs(rng.binomial(tokens, 0.3), rng.binomial(tokens, 0.25), tokens)
-    precision = measure_precision("utterance", pairs)
+    precision = measure_precision("utterance", pairs.a - pairs.b, pairs.tokens.sum())
     assert precision
     drawn = paired_bootstrap(*pairs).difference.standard_error
     assert precision.standard_error == pytest.approx(drawn, rel=0.03)
@@ -62,15 +62,18 @@ def test_precision_does_not_depend_on_how_often_runs_count(errors: list[int], ti
     a = np.array([*errors, 3, 4])
     once = Pairs(a, np.zeros_like(a), np.full(len(a), 10))
     often = Pairs(*(times * column for column in once))
-    first, second = measure_precision("speaker", once), measure_precision("speaker", often)
+    first, second = (
+        measure_precision("speaker", pairs.a - pairs.b, pairs.tokens.sum())
+        for pairs in (once, often)
+    )
     assert first
     assert second
     assert second.standard_error == pytest.approx(first.standard_error)
 
 
 def test_nothing_is_said_without_a_spread() -> None:
-    assert measure_precision("speaker", Pairs(*np.ones((3, 1), int))) is None
-    assert measure_precision("utterance", Pairs(*np.ones((3, 5), int))) is None
+    assert measure_precision("speaker", np.zeros(1, int), 1) is None
+    assert measure_precision("utterance", np.zeros(5, int), 5) is None
     assert detect(Precision("speaker", 5, 1.0), 0.0).relative is None
 
 

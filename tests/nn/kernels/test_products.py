@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bayes_asr.nn.kernels.cpu import library
-from bayes_asr.nn.kernels.cpu.products import multiply
+from bayes_asr.nn.linear import multiply
 
 FLOAT, HALF = library.STORAGES
 PATHS = list(library.paths())

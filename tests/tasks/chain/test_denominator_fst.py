@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.transducers import PhoneAcceptor, build_fst, sources
+from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.tree import Tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
 from bayes_asr.tasks.chain.denominator_graph import DenominatorGraph
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm

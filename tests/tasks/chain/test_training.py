@@ -22,10 +22,11 @@ from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.export import export_torch
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.evaluate.decoded.run import TimedSet
+from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.text import write_lines
-from bayes_asr.kaldi_io.tree import build_monophone_tree, write_tree
+from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.tasks.chain.leaky_hmm import LeakyHmm
 from bayes_asr.tasks.chain.numerator import NumeratorBuilder, Tolerance

@@ -15,8 +15,8 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library
-from bayes_asr.nn.kernels.cpu.products import product
 from bayes_asr.nn.kernels.reference.scan import Recurrence, unroll_shifted
+from bayes_asr.nn.linear import product
 from bayes_asr.nn.units.cell import Cell, Kernel, name_kernel
 
 WORK = 2**17  # multiplications of a time step that are worth a thread

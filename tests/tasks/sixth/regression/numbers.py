@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.data.targets.target import Target
-from bayes_asr.kaldi_io.ark import read_matrix, read_shape
+from bayes_asr.kaldi_io.ark import read_matrix, read_scp, read_shape
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.text import DataDir, read_scp
+from bayes_asr.kaldi_io.text import DataDir
 
 
 class Numbers:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features.front_end import (
     FrontEnd,
     Normalisation,
@@ -17,10 +18,8 @@ from bayes_asr.data.features.front_end import (
     mean_and_deviation,
     splice,
 )
-from bayes_asr.data.features.stored import Features
-from bayes_asr.kaldi_io.ark import read_matrix, write_matrices
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
-from bayes_asr.kaldi_io.text import read_data_dir
+from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices
+from bayes_asr.kaldi_io.data_dir import read_data_dir
 from tests.support.small_corpus import write_data_dir
 
 
@@ -119,7 +118,7 @@ def test_utterances_are_streamed_and_speakers_read_once(
         read.append(utt)
         return read_matrix(rxfilename, utt, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("bayes_asr.data.features.stored.read_matrix", counted)
+    monkeypatch.setattr("bayes_asr.data.corpus.labelled.read_matrix", counted)
     features = Features(read_data_dir(tmp_path), FrontEnd(cmvn="mean"))
     assert not read
     for utt in ("s0-0", "s0-2", "s0-0"):

@@ -1,27 +1,41 @@
-"""Several data directories as one, as by Kaldi's utils/combine_data.sh and copy_data_dir.sh."""
+"""Kaldi's data directories: one, or several as one, as by its utils/combine_data.sh."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, read_bytes, replacing
+from bayes_asr.base.files import is_there
+from bayes_asr.kaldi_io.ark import Moves, read_scp
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.sorted_table import join_tables
-from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_speakers
+from bayes_asr.kaldi_io.text import DataDir, refuse_strangers
 
-SORTED = (  # as Kaldi requires; the tables of copy_data_dir.sh that do not depend on features
-    "text",
-    "wav.scp",
-    "segments",
-    "spk2gender",
-    "utt2dur",
-    "utt2uniq",
-    "reco2dur",
-    "reco2file_and_channel",
-)
-IN_ORDER = ("stm", "glm")  # of NIST's scoring tools, where the order matters
+
+def read_data_dir(
+    path: Path,
+    *,
+    open_pipe: OpenPipe | None = None,
+    feats: Mapping[str, str] | None = None,
+    moves: Moves = (),
+) -> DataDir:
+    """Read the tables of a Kaldi data directory; utt2spk must be there.
+
+    Every utterance of feats.scp and text must be in utt2spk. Which utterances a later stage needs
+    is its own business. Pipes in feats.scp and cmvn.scp are refused unless `open_pipe` is given.
+    feats: the known contents of feats.scp, so that it and utt2spk are not read for it. moves: as in
+    `read_scp`.
+    """
+
+    def scp(name: str) -> dict[str, str] | None:
+        file = Path(path) / name
+        return read_scp(file, open_pipe=open_pipe, moves=moves) if is_there(file) else None
+
+    data = DataDir(Path(path), scp("feats.scp") if feats is None else feats, scp("cmvn.scp"))
+    if feats is None:
+        refuse_strangers(data.path / "feats.scp", data.feats or {}, data.utt2spk)
+    return data
 
 
 @dataclass(frozen=True)
@@ -72,23 +86,3 @@ def check_cmvn(parts: Sequence[DataDir]) -> None:
                 " the statistics of the speakers, or remove the other"
             )
     join_tables([(part.path / "cmvn.scp", part.cmvn or {}) for part in parts], "has statistics")
-
-
-def copy_tables(directories: Sequence[Path], out: Path) -> None:
-    """Copy the tables of a data directory, or those of several as one, into `out`.
-
-    Files that depend on features (feats.scp, cmvn.scp, frontend.json, utt2num_frames) are left out.
-    """
-    speakers = [
-        (path, read_mapping(path)) for path in (data_dir / "utt2spk" for data_dir in directories)
-    ]
-    write_speakers(dict(join_tables(speakers, "is an utterance")), out)
-    other_texts = [path.name for path in directories[0].glob("text_*") if path.is_file()]
-    for name in (*SORTED, *IN_ORDER, *other_texts):
-        paths = [path for directory in directories if is_there(path := directory / name)]
-        # Tables by speaker or recording may have equal lines in several directories: once each.
-        lines = dict.fromkeys(chain.from_iterable(read_bytes(path).splitlines() for path in paths))
-        if paths:
-            with replacing(out / name) as temporary:
-                ordered = lines if name in IN_ORDER else sorted(lines)
-                temporary.write_bytes(b"".join(line + b"\n" for line in ordered))

@@ -1,0 +1,33 @@
+"""Files of the folders that GMMs are trained of and in, by the names that Kaldi's scripts give."""
+
+MODEL = "final.mdl"
+UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
+PIPELINE = ("cmvn_opts", "delta_opts", "splice_opts", "final.mat", "full.mat")
+OUTPUTS = (  # patterns of all files that the first phase removes
+    MODEL,
+    UNADAPTED,
+    "tree",
+    *PIPELINE,
+    "ali.*.gz",
+    "fsts.*.gz",
+    "trans.*",
+    "final.occs",
+    "phone_lm.fst",
+    "den.fst",
+)
+DATA_FILES = ("feats.scp", "cmvn.scp", "utt2spk", "text")  # read in a data directory
+LANG_FILES = (  # read in a lang folder
+    "L.fst",
+    "words.txt",
+    "oov.txt",
+    "phones.txt",
+    "phones/silence.int",
+    "phones/optional_silence.int",
+)
+TREE_FILES = (  # read there too, where a tree is grown
+    "topo",
+    "phones/sets.int",
+    "phones/roots.int",
+    "phones/extra_questions.int",
+    "phones/context_indep.int",
+)
