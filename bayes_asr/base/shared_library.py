@@ -139,3 +139,12 @@ def view_of(struct: type[View], table: object, **members: Any) -> View:
 def _pointers(struct: type[c.Structure]) -> dict[str, Any]:
     kinds = {INTS, LONGS, FLOATS, DOUBLES}
     return {name: kind for name, kind, *_ in struct._fields_ if kind in kinds}
+
+
+def name_blas() -> str:
+    """Linear algebra that NumPy and SciPy have loaded, with its code for this processor."""
+    from threadpoolctl import threadpool_info  # which only records of runs need
+
+    loaded = (library for library in threadpool_info() if library["user_api"] == "blas")
+    names = {f"{blas['internal_api']} {blas.get('architecture', '')}".strip() for blas in loaded}
+    return ", ".join(sorted(names)) or "none"

@@ -8,7 +8,6 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.files import together
 from bayes_asr.cli.arguments import real, whole
-from bayes_asr.decode.g2p.unknown_words import Pronounce
 from bayes_asr.decode.graph.build import (
     Graph,
     GraphOptions,
@@ -27,7 +26,7 @@ from bayes_asr.decode.graph.lang import (
 from bayes_asr.decode.graph.lexicon import RESERVED, Lang, Pronunciation, read_lexicon
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.decode.search.hotwords import read_hotwords
-from bayes_asr.decode.vocabulary import add_unigrams, add_words
+from bayes_asr.decode.vocabulary import Pronounce, add_unigrams, add_words
 from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text

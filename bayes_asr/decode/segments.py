@@ -15,8 +15,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
-from bayes_asr.data.sound.audio import Announce, Channel, be_silent, warn
-from bayes_asr.data.sound.audio import Span
+from bayes_asr.data.sound.audio import Announce, Channel, Span, be_silent, warn
 from bayes_asr.data.sound.long import LongSound
 from bayes_asr.data.sound.speech import RATE, WINDOW, detect_speech, find_segments, load_detector
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
@@ -142,7 +141,9 @@ class SegmentedFile:
 
     @cached_property
     def _detected(self) -> list[Span]:
-        return self._find(detect_speech(self.sound.blocks(), self.sound.rate, self.detector), WINDOW / RATE)
+        return self._find(
+            detect_speech(self.sound.blocks(), self.sound.rate, self.detector), WINDOW / RATE
+        )
 
     def _find(self, probabilities: Iterable[np.ndarray], step: float) -> list[Span]:
         end = self.sound.seconds

@@ -1,16 +1,18 @@
-"""Words of hotwords that a lexicon and a language model lack, put into both."""
+"""Words that a lexicon and a language model lack, put into both, with the phones that G2P finds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.spelling import learn_graphemes, spell
-from bayes_asr.decode.g2p.unknown_words import Pronounce, pronounce_words
 from bayes_asr.decode.graph.lexicon import RESERVED, Lang, Pronunciation
 from bayes_asr.decode.graph.ngram import LN_10, UNSEEN_START, NgramModel
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.search.hotwords import Hotword
+
+Pronounce = Callable[[str], Pronunciation]
+"""As `G2P.pronounce`."""
 
 REMEDY = "write their phones behind them, as /h ah l ow/, or give --g2p MODEL"
 
@@ -44,6 +46,21 @@ def _pronounce(lang: Lang, words: Sequence[str], g2p: Pronounce | None) -> list[
     entries = pronounce_words(words, lang.lexicon, g2p)
     for entry in entries:
         LOGGER.info("pronounced %s as %s", entry.word, " ".join(entry.phones))
+    return entries
+
+
+def pronounce_words(
+    words: Sequence[str], lexicon: Iterable[Pronunciation], pronounce: Pronounce
+) -> list[Pronunciation]:
+    """Return the entries of words; InputError for a phone that no word of the lexicon has."""
+    phones = {phone for entry in lexicon for phone in entry.phones}
+    entries = [replace(pronounce(word), probability=1.0) for word in words]
+    for entry in entries:
+        if strange := [phone for phone in entry.phones if phone not in phones]:
+            raise InputError(
+                f"G2P pronounces {entry.word} with {strange[0]}, which the lexicon lacks; let a"
+                " model learn this lexicon: bayes-asr g2p LEXICON --out MODEL"
+            )
     return entries
 
 

@@ -27,8 +27,8 @@ from bayes_asr.decode.search.utterance import (
     search_lattice,
 )
 from bayes_asr.gmm.affine import apply_transform, compose, identity
-from bayes_asr.gmm.features import Pipeline, find_unadapted, read_pipeline
-from bayes_asr.gmm.files import MODEL
+from bayes_asr.gmm.features import Pipeline, read_pipeline
+from bayes_asr.gmm.files import MODEL, find_unadapted
 from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr
 from bayes_asr.gmm.models import SEARCH, Models
 from bayes_asr.gmm.occupation import Occupation, PdfWeights

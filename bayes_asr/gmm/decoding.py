@@ -24,14 +24,8 @@ from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, Result, de
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, DecodeSummary
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.gmm.adaptation import Adaptation, decode_speaker
-from bayes_asr.gmm.features import (
-    RAW,
-    SpeakerFeatures,
-    find_unadapted,
-    read_pipeline,
-    write_transforms,
-)
-from bayes_asr.gmm.files import MODEL
+from bayes_asr.gmm.features import RAW, SpeakerFeatures, read_pipeline, write_transforms
+from bayes_asr.gmm.files import MODEL, find_unadapted
 from bayes_asr.gmm.models import SEARCH, Models
 from bayes_asr.gmm.resumable import SKIP_OPTION
 from bayes_asr.kaldi_io.ark import Moves

@@ -25,7 +25,6 @@ from bayes_asr.data.features.front_end import (
     read_analysis,
 )
 from bayes_asr.gmm.affine import apply_transform
-from bayes_asr.gmm.files import MODEL, UNADAPTED
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices, write_matrix
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.data_dir import read_data_dir
@@ -242,16 +241,6 @@ def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
             discard(model_dir / name)
         else:
             write_matrix(matrix, model_dir / name)
-
-
-def is_adapted(model_dir: Path) -> bool:
-    """Whether the model of a folder wants features that are adapted to the speaker."""
-    return is_there(model_dir / UNADAPTED)
-
-
-def find_unadapted(model_dir: Path) -> Path:
-    """The model of a folder for features as they are: final.mdl where it was not adapted."""
-    return model_dir / (UNADAPTED if is_adapted(model_dir) else MODEL)
 
 
 def has_transforms(directory: Path) -> bool:

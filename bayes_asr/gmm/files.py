@@ -1,5 +1,9 @@
 """Files of the folders that GMMs are trained of and in, by the names that Kaldi's scripts give."""
 
+from pathlib import Path
+
+from bayes_asr.base.files import is_there
+
 MODEL = "final.mdl"
 UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
 PIPELINE = ("cmvn_opts", "delta_opts", "splice_opts", "final.mat", "full.mat")
@@ -31,3 +35,13 @@ TREE_FILES = (  # read there too, where a tree is grown
     "phones/extra_questions.int",
     "phones/context_indep.int",
 )
+
+
+def is_adapted(model_dir: Path) -> bool:
+    """Whether the model of a folder wants features that are adapted to the speaker."""
+    return is_there(model_dir / UNADAPTED)
+
+
+def find_unadapted(model_dir: Path) -> Path:
+    """The model of a folder for features as they are: final.mdl where it was not adapted."""
+    return model_dir / (UNADAPTED if is_adapted(model_dir) else MODEL)

@@ -8,14 +8,8 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.gmm import jobs
-from bayes_asr.gmm.features import (
-    find_unadapted,
-    is_adapted,
-    read_pipeline,
-    write_pipeline,
-    write_transforms,
-)
-from bayes_asr.gmm.files import MODEL, PIPELINE, UNADAPTED
+from bayes_asr.gmm.features import read_pipeline, write_pipeline, write_transforms
+from bayes_asr.gmm.files import MODEL, PIPELINE, UNADAPTED, find_unadapted, is_adapted
 from bayes_asr.gmm.resumable import ALIGNMENTS, Dependencies, PhaseRunner, StepFolders
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.text import write_lines

@@ -23,7 +23,8 @@ from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.gmm.adaptation import Adaptation, SpeakerAdapter
 from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
-from bayes_asr.gmm.features import is_adapted, read_transforms, write_fmllr
+from bayes_asr.gmm.features import read_transforms, write_fmllr
+from bayes_asr.gmm.files import is_adapted
 from bayes_asr.gmm.likelihood import log_likelihoods
 from bayes_asr.gmm.models import SEARCH
 from bayes_asr.kaldi_io.ark import write_matrices

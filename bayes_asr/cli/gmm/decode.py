@@ -11,7 +11,7 @@ from bayes_asr.data.sound.spectrum import MAX_SKIPPED
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.decoding import LM_WEIGHTS, FeatureTable, decode_data, make_job
-from bayes_asr.gmm.features import is_adapted
+from bayes_asr.gmm.files import is_adapted
 from bayes_asr.gmm.models import SEARCH
 
 OPTIONS = ("acoustic_scale", "beam", "lattice_beam", "max_active", "min_active")  # of the search

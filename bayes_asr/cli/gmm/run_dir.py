@@ -10,12 +10,12 @@ import numpy as np
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
+from bayes_asr.base.shared_library import name_blas
 from bayes_asr.config.decoding_keys import SEARCH_KEYS
 from bayes_asr.config.merge import load
 from bayes_asr.decode.search.search_record import Record, read_record
 from bayes_asr.evaluate.score.sweeps import find_hypotheses
 from bayes_asr.kaldi_io.side_files import CONFIG
-from bayes_asr.train.runs.blas import name_blas
 
 MADE_BY = ("parameters", "gaussians", "frontend")  # what gmm decode notes of the model
 

@@ -130,9 +130,7 @@ def load_detector() -> Any:
         ) from None
 
 
-def detect_speech(
-    blocks: Iterable[np.ndarray], rate: int, detector: Any
-) -> Iterator[np.ndarray]:
+def detect_speech(blocks: Iterable[np.ndarray], rate: int, detector: Any) -> Iterator[np.ndarray]:
     """Yield probabilities [n] of speech in windows of WINDOW samples at RATE, by silero-vad.
 
     blocks: samples [n] of `rate` Hz, one after the other.

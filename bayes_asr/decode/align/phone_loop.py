@@ -1,6 +1,7 @@
-"""The phone loop: any phones one after the other, against which what the text says is measured.
+"""Fillers, which stand for any sound: the phone loop, and a phone more with a pdf of its own.
 
-The filler of keyword spotting and of S. Witt & S. Young, "Phone-level pronunciation scoring and
+The loop, any phones one after the other, is that against which what the text says is measured: the
+filler of keyword spotting and of S. Witt & S. Young, "Phone-level pronunciation scoring and
 assessment for interactive language learning", Speech Communication 30, 2000. Its HMMs know no
 context: a state has the pdfs of all its contexts.
 """
@@ -11,7 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.transition_model import TransitionModel
+from bayes_asr.decode.graph.assembly import Hmm, Hmms
+from bayes_asr.kaldi_io.context_dependency import Tree
+from bayes_asr.kaldi_io.transition_model import TopologyState, TransitionModel
+
+STAYING = 0.75  # the probability of the filler's self-loop, as of a phone's states
 
 HUB = 0  # the state between two phones
 PassedArc = tuple[int, int, int, float]  # source, target, emission, log probability
@@ -112,3 +117,34 @@ def _list_arcs(
             emission = [*pdfs_of].index(key)
             arcs.append((numbers[phone, state], numbers[phone, target], emission, log_prob))
     return arcs, [numbers[phone, 0] for phone in sorted({phone for phone, _ in rows})]
+
+
+class HmmsWithFiller(Hmms):
+    """The HMMs of a model, and one of a phone more, whose only state has a pdf of its own."""
+
+    def __init__(self, model: TransitionModel, tree: Tree) -> None:
+        super().__init__(_add_filler_phone(model), tree)
+        self.filler = (0,) * tree.center + (max(self.model.topology),)
+
+    def __getitem__(self, window: tuple[int, ...]) -> Hmm:
+        if window == self.filler and window not in self._of_window:
+            self._of_window[window] = self._build(window[-1], [self.model.num_pdfs - 1])
+        return super().__getitem__(window)
+
+
+def _add_filler_phone(model: TransitionModel) -> TransitionModel:
+    """The model with one phone, one pdf and two transition-ids more: a self-loop and the end."""
+    phone, pdf = max(model.topology) + 1, model.num_pdfs
+    states = (
+        TopologyState(0, 0, ((0, STAYING), (1, 1 - STAYING))),
+        TopologyState(-1, -1, ()),
+    )
+    return TransitionModel(
+        pdf=np.append(model.pdf, [pdf, pdf]),
+        phone=np.append(model.phone, [phone, phone]),
+        hmm_state=np.append(model.hmm_state, [0, 0]),
+        self_loop=np.append(model.self_loop, [True, False]),
+        log_prob=np.append(model.log_prob, np.log([STAYING, 1 - STAYING])),
+        topology={**model.topology, phone: states},
+        tuples=np.append(model.tuples, [[phone, 0, pdf, pdf]], axis=0),
+    )

@@ -15,13 +15,13 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
+from bayes_asr.base.shared_library import name_blas
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.blas import name_blas
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.history import HISTORY
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import MISMATCH, SCALE, ConfidenceModel
-from bayes_asr.decode.align.filler import STAYING
 from bayes_asr.decode.align.forced import align_utterance
-from bayes_asr.decode.align.phone_loop import PhoneLoop
+from bayes_asr.decode.align.phone_loop import STAYING, PhoneLoop
 from bayes_asr.decode.align.transcript import Pronouncer
 from bayes_asr.decode.align.utterance import TimingAligner
 from bayes_asr.decode.search.utterance import choose_engine
