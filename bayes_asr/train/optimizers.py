@@ -1,7 +1,8 @@
 """Optimizers: each is a function of the parameters and the configuration, named in `catalogue`."""
 
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -11,10 +12,28 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.config.training_keys import TrainConfig
 
 FACTOR = "learning_rate_factor"  # key in a group of parameters: multiplies the rate of the group
+Kind = TypeVar("Kind", bound=torch.optim.Optimizer)
+WRAPPED = ("add_param_group", "load_state_dict", "state_dict", "step", "zero_grad")
+
+
+def without_compiler(kind: type[Kind]) -> type[Kind]:
+    """A class of torch.optim whose methods do not import torch's compiler, which takes a second
+    and 150 MB. torch wraps them in what keeps a compiler away, and `step` in `no_grad`.
+    """
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in WRAPPED}
+    methods["step"] = torch.no_grad()(methods["step"])
+    return cast(type[Kind], type(kind.__name__, (kind,), methods))
+
+
+Adam = without_compiler(torch.optim.Adam)
+AdamW = without_compiler(torch.optim.AdamW)
+RMSprop = without_compiler(torch.optim.RMSprop)
+SGD = without_compiler(torch.optim.SGD)
+
 STATES = {
-    torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
-    torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"},
-    torch.optim.RMSprop: {"step", "square_avg"},
+    Adam: {"step", "exp_avg", "exp_avg_sq"},
+    AdamW: {"step", "exp_avg", "exp_avg_sq"},
+    RMSprop: {"step", "square_avg"},
 }
 """Entries that the state of a parameter has, by the kind of its optimizer, as torch names them."""
 
@@ -102,12 +121,12 @@ def _is_of(value: Any, parameter: Tensor) -> bool:
 
 def adam(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
     """Adam with weight decay apart from the gradient (Loshchilov & Hutter 2019)."""
-    return torch.optim.AdamW(parameters, **_adam_options(config))
+    return AdamW(parameters, **_adam_options(config))
 
 
 def adam_l2(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
     """Adam (Kingma & Ba 2015) with weight decay in the gradient, as pytorch-kaldi has it."""
-    return torch.optim.Adam(parameters, **_adam_options(config))
+    return Adam(parameters, **_adam_options(config))
 
 
 def _adam_options(config: TrainConfig) -> dict[str, Any]:
@@ -125,7 +144,7 @@ def _adam_options(config: TrainConfig) -> dict[str, Any]:
 
 def rmsprop(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
     """RMSprop (Tieleman & Hinton 2012), with pytorch-kaldi's constants unless others are given."""
-    return torch.optim.RMSprop(
+    return RMSprop(
         parameters,
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
@@ -138,7 +157,7 @@ def rmsprop(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
 
 def sgd(parameters: ParamsT, config: TrainConfig) -> torch.optim.Optimizer:
     """Stochastic gradient descent, with torch's momentum (Sutskever et al. 2013)."""
-    return torch.optim.SGD(
+    return SGD(
         parameters,
         lr=config.learning_rate,
         weight_decay=config.weight_decay,

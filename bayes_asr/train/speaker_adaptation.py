@@ -8,7 +8,6 @@ labels that may come of a first pass over them.
 
 from collections import defaultdict
 
-import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError, name_some
@@ -20,6 +19,7 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.loader import Loader
+from bayes_asr.train.optimizers import Adam
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
 
@@ -101,7 +101,7 @@ def _train_activations(
 ) -> list[float]:
     """Train the activations on one batch; returns the loss before each step, and after the last."""
     parameters = [p.requires_grad_() for p in model.activation_parameters.values()]
-    optimizer = torch.optim.Adam(parameters, learning_rate)
+    optimizer = Adam(parameters, lr=learning_rate)
     losses = []
     for step in range(steps + 1):
         logits = model(batch.streams, batch.frames)[model.outputs[0]]

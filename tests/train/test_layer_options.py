@@ -1,5 +1,6 @@
 """Optimizers against torch, and layers that are trained apart: rates, optimizers, freezing."""
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.config.catalogue import OPTIMIZERS
 from bayes_asr.config.merge import load
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.nn.frames import pack
@@ -141,6 +143,16 @@ def test_one_optimizer_is_saved_as_torch_saves_it() -> None:
     for number, state in saved["state"].items():
         for name, value in state.items():
             assert torch.equal(again["state"][number][name], value)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_steps_do_not_import_torchs_compiler(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes as long and as much memory as the rest of torch."""
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)
+    model = network()
+    optimizer = build_optimizer(options(f"train.optimizer={kind}"), model)
+    steps(model, optimizer, INPUTS)
+    optimizer.load_state_dict(optimizer.state_dict())
 
 
 def batch_of(model: AcousticModel) -> dict[str, Tensor]:
