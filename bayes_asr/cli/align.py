@@ -30,7 +30,7 @@ from bayes_asr.decode.align.data_dir import (
     align_flat_start,
     align_run,
 )
-from bayes_asr.decode.align.transcript_source import TranscriptSource
+from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align_files import AlignedFile, align_file, read_lines
 from bayes_asr.decode.forward.directory import StreamSource
 from bayes_asr.decode.long_report import LongReport

@@ -19,7 +19,7 @@ from bayes_asr.cli.alignment_arguments import (
 from bayes_asr.cli.arguments import processes
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.decode.align.pronunciation import ScoredUtterance, score_run
-from bayes_asr.decode.align.transcript_source import TranscriptSource
+from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.forward.directory import StreamSource
 from bayes_asr.evaluate.report.pronunciation import write_pronunciation_page
 from bayes_asr.kaldi_io.ark import write_matrices

@@ -16,8 +16,8 @@ from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.spelling import spell_words
 from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
-from bayes_asr.decode.align.transcript_source import read_pronouncer
-from bayes_asr.decode.align.utterance import TimingAligner
+from bayes_asr.decode.align.timing_aligner import TimingAligner
+from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.align_long import LongAligner, LongAlignment
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.lattices.ctm import TimedLabel

@@ -23,8 +23,8 @@ from bayes_asr.decode.align.anchors import Island, find_passages
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions
 from bayes_asr.decode.align.partial import PartialAligner
 from bayes_asr.decode.align.placement import group_segments, list_candidates
+from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.textgrid import TimedAlignment
-from bayes_asr.decode.align.transcript import Pronouncer
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.graph.build import build_graph
 from bayes_asr.decode.graph.ngram import estimate_witten_bell

@@ -12,8 +12,8 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.forced import align_utterance, word_spans
-from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.decode.align.transcript_source import read_pronouncer
+from bayes_asr.decode.align.pronouncer import Pronouncer
+from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT

@@ -39,7 +39,7 @@ LIBRARY = SharedLibrary(
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The C++ version of `products.multiply`."""
+    """The C++ version of `linear_algebra.multiply`."""
     (rows, depth), columns = a.shape, b.shape[1]
     product = np.empty((rows, columns))
     # Strides travel along, so that transposed matrices need no copy.
@@ -64,7 +64,7 @@ def score(
 
 
 def log(x: np.ndarray) -> np.ndarray:
-    """The C++ version of `products.log`."""
+    """The C++ version of `linear_algebra.log`."""
     x = np.ascontiguousarray(x, np.float64)
     logs = np.empty(x.shape)
     LIBRARY.call("log", x.size, x.ctypes.data, logs.ctypes.data)

@@ -221,8 +221,8 @@ def _make_step(trainer: Trainer) -> Step:
     )
 
 
-def _make_loader(trainer: Trainer, data: LabelledSet, **how: Any) -> Loader:
-    """Loader of the batches of a set; how: seed, epoch and perturbation."""
+def _make_loader(trainer: Trainer, data: LabelledSet, **options: Any) -> Loader:
+    """Loader of the batches of a set; options: seed, epoch and perturbation."""
     # A criterion may read values of utterances, such as lattices, which no head has as targets.
     values = [name for name, target in data.targets.items() if target.per == "value"]
     return Loader(
@@ -231,7 +231,7 @@ def _make_loader(trainer: Trainer, data: LabelledSet, **how: Any) -> Loader:
         [*dict.fromkeys([*trainer.model.outputs, *values])],
         keep=trainer.config.data.keep,
         device=trainer.device,
-        **how,
+        **options,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.align.phone_loop import HmmsWithFiller, PhoneLoop
-from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.graph.assembly import WindowArc, assemble, expand_context
 from bayes_asr.decode.graph.transition_index import transition_costs
 from bayes_asr.decode.lattices.posteriors import compute_posteriors

@@ -21,16 +21,16 @@ from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.skipped import report_lacking, report_skipped
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, MAX_SKIPPED
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
+from bayes_asr.decode.align.pronouncer import Pronouncer, align_equal
 from bayes_asr.decode.align.textgrid import TextGrids
 from bayes_asr.decode.align.timed_files import TimedFiles
-from bayes_asr.decode.align.transcript import Pronouncer, align_equal
-from bayes_asr.decode.align.transcript_source import (
+from bayes_asr.decode.align.timing_aligner import PronouncerFiles, align_item
+from bayes_asr.decode.align.transcripts import (
     LIMIT,
     TranscriptSource,
     read_pronouncer,
     read_transcripts,
 )
-from bayes_asr.decode.align.utterance import PronouncerFiles, align_item
 from bayes_asr.decode.forward.directory import (
     StreamSource,
     choose_limit,

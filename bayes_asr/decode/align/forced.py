@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, find_best_path
-from bayes_asr.decode.align.transcript import Pronouncer, build_transcript_fst
+from bayes_asr.decode.align.pronouncer import Pronouncer, build_transcript_fst
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.inputs import build_decoding_graph, check_loglikes
 from bayes_asr.kaldi_io.transition_model import phone_spans

@@ -16,7 +16,7 @@ from bayes_asr.base.elementary import log_scalar
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions, find_best_path
 from bayes_asr.decode.align.phone_loop import HmmsWithFiller
-from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.graph.assembly import assemble, expand_context
 from bayes_asr.decode.graph.transducers import NO_PHONE, PhoneAcceptor, PhoneArc
 from bayes_asr.decode.graph.transition_index import transition_costs

@@ -18,14 +18,14 @@ from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.forced import align_utterance, word_spans
 from bayes_asr.decode.align.goodness import PhoneScores, PronunciationScorer
-from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.decode.align.transcript_source import (
+from bayes_asr.decode.align.pronouncer import Pronouncer
+from bayes_asr.decode.align.timing_aligner import PronouncerFiles
+from bayes_asr.decode.align.transcripts import (
     LIMIT,
     TranscriptSource,
     read_pronouncer,
     read_transcripts,
 )
-from bayes_asr.decode.align.utterance import PronouncerFiles
 from bayes_asr.decode.forward.directory import (
     StreamSource,
     choose_limit,

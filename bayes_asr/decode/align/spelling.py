@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
-from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 
 

@@ -14,10 +14,10 @@ from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import MISMATCH, SCALE, ConfidenceModel
 from bayes_asr.decode.align.forced import align_utterance
 from bayes_asr.decode.align.phone_loop import STAYING, PhoneLoop
-from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.decode.align.utterance import TimingAligner
+from bayes_asr.decode.align.pronouncer import Pronouncer
+from bayes_asr.decode.align.timing_aligner import TimingAligner
 from bayes_asr.decode.search.utterance import choose_engine
-from tests.decode.align.test_utterance import sayings, toy
+from tests.decode.align.test_timing_aligner import sayings, toy
 
 ENGINE = choose_engine()
 

@@ -11,7 +11,7 @@ from bayes_asr.decode.align import partial
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.partial import PartialAligner, SpokenWord
 from bayes_asr.decode.search.utterance import choose_engine
-from tests.decode.align.test_utterance import toy
+from tests.decode.align.test_timing_aligner import toy
 
 SPEECH = toy(0.5)
 ALIGNER = PartialAligner(SPEECH, AlignOptions(0.1), choose_engine())

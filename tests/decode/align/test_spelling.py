@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.spelling import learn_graphemes, spell_words, split_letters
-from bayes_asr.decode.align.transcript import Pronouncer
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
-from tests.decode.align.test_utterance import toy
+from tests.decode.align.test_timing_aligner import toy
 
 PHONES = {"<eps>": 0, "sil": 1, "a": 2, "b": 3, "e\u0301": 4}
 

@@ -12,9 +12,9 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.confidence import ConfidenceModel
 from bayes_asr.decode.align.forced import align_utterance, word_spans
+from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.textgrid import TimedAlignment, TimedResult
-from bayes_asr.decode.align.transcript import Pronouncer
-from bayes_asr.decode.align.transcript_source import read_pronouncer
+from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.lattices.ctm import TimedLabel
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.utterance import ENGINES

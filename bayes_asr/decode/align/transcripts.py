@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
-from bayes_asr.decode.align.transcript import Pronouncer
+from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.graph.lang import find_phones_file, read_lang
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import DataDir, read_symbols, read_text

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.forced import align_utterance, word_spans
-from bayes_asr.decode.align.transcript import Pronouncer, align_equal
+from bayes_asr.decode.align.pronouncer import Pronouncer, align_equal
 from bayes_asr.decode.graph.lang import read_lang
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.decode.graph.ngram import NgramModel, read_arpa

@@ -1,4 +1,4 @@
-"""The graph of a transcript: all pronunciations of its words, as one HMM.
+"""Words to HMMs: pronunciations, the graph of a transcript, its alignment of equal lengths.
 
 It is what Kaldi's compile-train-graphs makes, but built straight from the phones.
 """
