@@ -9,6 +9,13 @@ from pathlib import Path
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.dialects import (
+    NO_PHONE,
+    SILPROB,
+    count_probabilities,
+    describe_doubts,
+    refuse_other_layouts,
+)
 from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc, build_fst
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.openfst import Fst
@@ -17,10 +24,7 @@ from bayes_asr.kaldi_io.transition_model import TransitionModel
 LOG = logging.getLogger(__name__)
 RESERVED = (EPSILON, BACKOFF, START, END)
 COMMENTS = (";;;", "##")  # of CMUdict, at the beginning of a line
-VARIANT = re.compile(r"(.+)\(\d+\)", re.ASCII)
-DECIMAL = re.compile(r"\d*\.\d+([eE][+-]?\d+)?|\d+(\.\d*)?[eE]-\d+", re.ASCII)
-NUMBER = re.compile(rf"{DECIMAL.pattern}|\d+", re.ASCII)
-SILPROB = ("P(word)", "P(pause)", "F(pause)", "F(no-pause)")  # of lexiconp_silprob.txt
+VARIANT = re.compile(r"(.+)(?:\(\d+\)|\{\d+\}|\[\d+\])", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -61,28 +65,35 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
         for number, fields in iter_lines(Path(path))
         if not fields[0].startswith(COMMENTS)
     ]
-    listed = {fields[0] for _, fields in lines}
+    columns = count_probabilities([fields for _, fields in lines], always=always)
+    spelled = [
+        (fields[0], *fields[1 + count :]) for (_, fields), count in zip(lines, columns, strict=True)
+    ]
+    refuse_other_layouts(path, spelled)
+    listed = {word for word, *_ in spelled}
     dialect: Counter[str] = Counter()
     entries: dict[tuple[str, ...], Pronunciation] = {}
-    for where, (word, *fields) in lines:
-        variant = VARIANT.fullmatch(word)
-        if variant and variant[1] in listed:
-            word = variant[1]
-            dialect["further pronunciations as word(2), which are those of the word"] += 1
-        columns = _count_probabilities(fields, always=always)
-        probability = _parse_probability(fields[0] if fields else "", where) if columns else 1.0
-        if columns and not always:
-            dialect["a probability after the word"] += 1
-        if columns == len(SILPROB):
-            dialect["probabilities of pauses as well, which are not used"] += 1
-        phones = tuple(fields[columns:])
+    for (where, (_, *fields)), count, (word, *phones) in zip(lines, columns, spelled, strict=True):
+        if variant := VARIANT.fullmatch(word):
+            if variant[1] in listed:
+                word = variant[1]
+                dialect["further pronunciations as word(2), which are those of the word"] += 1
+            else:
+                dialect[
+                    "a number in brackets, and no such word without: they stay as they are"
+                ] += 1
+        probability = _parse_probability(fields[0] if fields else "", where) if count else 1.0
+        dialect["a probability after the word"] += count > 0 and not always
+        dialect["probabilities of pauses as well, which are not used"] += count == len(SILPROB)
         _check_entry(word, phones, where)
         if (word, *phones) in entries:
-            raise InputError(f"{where}: the pronunciation {' '.join((word, *phones))} is repeated")
-        entries[word, *phones] = Pronunciation(word, probability, phones)
+            raise InputError(
+                f"{where}: the pronunciation {' '.join((word, *phones))} is repeated; keep one line"
+            )
+        entries[word, *phones] = Pronunciation(word, probability, tuple(phones))
     if not entries:
         raise InputError(f"{path}: the lexicon is empty")
-    for trait, count in dialect.items():
+    for trait, count in (+(dialect + describe_doubts(spelled))).items():
         LOG.warning("%s: %d of %d lines have %s", path, count, len(lines), trait)
     return list(entries.values())
 
@@ -90,15 +101,6 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
 def _cut_comment(fields: list[str]) -> list[str]:
     """The fields of a line before a comment of CMUdict."""
     return fields[: fields.index("#", 1)] if "#" in fields[1:] else fields
-
-
-def _count_probabilities(fields: Sequence[str], *, always: bool) -> int:
-    """The number of fields after the word that are numbers: those of a dialect, or none."""
-    columns = [field for field in fields[: len(SILPROB)] if NUMBER.fullmatch(field)]
-    # Some writers have 1 for 1.0; words spelled by digits have no point.
-    if len(columns) == len(SILPROB) and sum("." in column for column in columns) > 1:
-        return len(SILPROB)
-    return int(always or bool(fields and DECIMAL.fullmatch(fields[0])))
 
 
 def _check_entry(word: str, phones: Sequence[str], where: str) -> None:
@@ -109,7 +111,7 @@ def _check_entry(word: str, phones: Sequence[str], where: str) -> None:
             f"{where}: {', '.join(RESERVED)} and phones #... are reserved; take the line out:"
             f" {' '.join((word, *phones))}"
         )
-    numbers = [phone for phone in phones if DECIMAL.fullmatch(phone)]
+    numbers = [phone for phone in phones if NO_PHONE.fullmatch(phone)]
     if numbers:
         raise InputError(
             f"{where}: the word {word} has a phone {numbers[0]}, which is a number: write `word"

@@ -3,6 +3,7 @@
 import logging
 import math
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -218,6 +219,8 @@ def read_arpa(path: Path) -> NgramModel:
                 backoff[ngram] = weight * LN_10
     else:
         raise InputError(f"{path}: no \\end\\ line: the ARPA file is truncated")
+    if second := next((number for number, fields in lines if fields == ["\\data\\"]), 0):
+        raise InputError(f"{path}, line {second}: a second model begins; take them apart")
     held = Counter(len(ngram) for ngram in log_prob)
     if not announced or held != Counter(announced):
         raise InputError(
@@ -328,15 +331,33 @@ def build_grammar_fst(
 
 
 def _refuse_mute(model: NgramModel, labels: set[int], words: Mapping[str, int]) -> None:
-    """InputError where none of the labels of arcs is that of a word of the lexicon."""
+    """InputError where the labels of arcs have no word of the lexicon, or more words of it are in
+    the model in another case or Unicode form than as they are.
+    """
     symbols = {EPSILON, BACKOFF, START, END}
     pronounced = [word for word in words if word not in symbols]
     # <UNK> may be all that two spellings share; a lexicon of nothing but marks is a user's will.
     due = [word for word in pronounced if not MARK.fullmatch(word)] or pronounced
-    if labels.isdisjoint(words[word] for word in due):
-        modelled = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - symbols
+    modelled = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - symbols
+    common = sum(words[word] in labels for word in due)
+    if not common:
         raise InputError(
             f"{model.name}: has no word of the lexicon, whose {len(due)} words are such as"
             f" {name_some(due)}; those of the model are such as {name_some(sorted(modelled))}:"
             " spell them alike, also in upper and lower case and in one Unicode form"
         )
+    unlike = {_fold(word): word for word in modelled.difference(words)}
+    pairs = [
+        f"{unlike[_fold(word)]} for {word}"
+        for word in due
+        if _fold(word) in unlike and word not in modelled
+    ]
+    if len(pairs) > common:
+        raise InputError(
+            f"{model.name}: has {len(pairs)} words of the lexicon in another case or Unicode form,"
+            f" such as {name_some(pairs)}, and only {common} as they are: spell them alike"
+        )
+
+
+def _fold(word: str) -> str:
+    return unicodedata.normalize("NFC", word.casefold())

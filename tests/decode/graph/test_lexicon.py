@@ -85,3 +85,79 @@ def test_numbers_that_are_no_probabilities_are_refused(
     with pytest.raises(InputError) as caught:
         read_lexicon(path)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("a 0.9 0.2 1.0 1.1 A\nb 1 0.5 1 1 B\nc 1.0 1 1 1 C", [0.9, 1.0, 1.0]),  # whole numbers
+        ("a 0.9 A\nb 1 B\nc C", [0.9, 1.0, 1.0]),
+        ("a 1 A\nb 1 B\nc 1 C", [1.0, 1.0, 1.0]),
+        ("a 1E+00 A\nb 5e-1 B", [1.0, 0.5]),
+    ],
+)
+def test_numbers_of_other_lines_tell_what_whole_ones_are(
+    tmp_path: Path, lines: str, expected: list[float]
+) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text(f"{lines}\n")
+    entries = read_lexicon(path)
+    assert [entry.probability for entry in entries] == expected
+    assert [entry.phones for entry in entries] == [("A",), ("B",), ("C",)][: len(expected)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("a 0,9 A B", "line 1: the word a has a phone 0,9, which is a number"),
+        ("a -0.1 A B", "line 1: the word a has a phone -0.1, which is a number"),
+        ("a 90% A B", "line 1: the word a has a phone 90%, which is a number"),
+        ("a 90 A\nb 5 B\nc 5 C", "line 1: '90' is no probability"),
+        ("a [a] A\nb B", "a has an output symbol [a] before its phones, as HTK's and Julius's"),
+        ("a A sp\nb B sp\nsil sil", "most words end in sp, a pause of HTK's"),
+        ("a,A B\nb,B C\nc,C D", "all words hold ',', such as a,A: write `word phone phone ...`"),
+        ("a: A B\nb: B C\nc: C D", "all words hold ':', such as a::"),
+        ("a = A B\nb = B\nc = C", "a '=' follows all words"),
+        ("a /A B/\nb /B/\nc /C/", "all pronunciations are enclosed, such as /A B/"),
+        ("a A\nb B\na A", "line 3: the pronunciation a A is repeated; keep one line"),
+    ],
+)
+def test_lexicons_of_other_layouts_are_refused(tmp_path: Path, lines: str, message: str) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text(f"{lines}\n")
+    with pytest.raises(InputError) as caught:
+        read_lexicon(path)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("go A . B\nto B \u02c8 C", "2 of 2 lines have phones that may stand between others"),
+        ("# a comment\na A", "1 of 2 lines have a word that may begin a comment"),
+        (
+            "go \u0261o\u028a\nto tu\u02d0\nno no\u028a\n",
+            "one phone of several letters, such as no\u028a, whe",
+        ),
+        (
+            "go\u00a0A B\nb B",
+            "1 of 2 lines have white space or a mark that nobody sees, such as U+00",
+        ),
+        ("go(2) A\nb B", "1 of 2 lines have a number in brackets, and no such word without"),
+    ],
+)
+def test_what_may_not_be_meant_is_announced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lines: str, message: str
+) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text(lines, encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        read_lexicon(path)
+    assert message in caplog.text
+
+
+def test_sampa_is_read_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text("oel 2: l\nuhr u: 6\nein aI n\ncat k { t\n")
+    assert len(read_lexicon(path)) == 4
+    assert not caplog.messages

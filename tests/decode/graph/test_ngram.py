@@ -217,6 +217,14 @@ def test_bad_arpa_names_its_line(tmp_path: Path, old: str, new: str, message: st
     assert message in str(caught.value)
 
 
+def test_two_models_in_one_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "two.arpa").write_text(ARPA + ARPA)
+    with pytest.raises(
+        InputError, match=r"two\.arpa, line 9: a second model begins; take them apa"
+    ):
+        read_arpa(tmp_path / "two.arpa")
+
+
 def test_arpa_files_of_toolkits_are_read_as_by_kaldi(tmp_path: Path) -> None:
     """CMU's explain the format before \\data\\, with titles; -inf is nothing, 1e-7 is rounding."""
     path = tmp_path / "lm.arpa"
@@ -251,3 +259,13 @@ def test_models_without_words_are_refused() -> None:
         build_grammar_fst(capitals, {"<eps>": 0, "a": 1, "<UNK>": 2, "SIL": 3, "#0": 4}, 4)
     with pytest.raises(InputError, match="no word of the lexicon"):
         build_grammar_fst(NgramModel(1, {("a",): -1.0}, {}), {"a": 1, "#0": 2}, 2)
+
+
+def test_models_of_which_more_is_in_another_case_are_refused() -> None:
+    """Numerals and the like may be all that is spelled alike."""
+    words = {word: i for i, word in enumerate(("<eps>", "2", "caf\u00e9", "go", "to", "#0", END))}
+    model = estimate_witten_bell([["2", "Go", "TO", "cafe\u0301"]], 2)
+    with pytest.raises(InputError, match=r"has 3 words .*, such as .*Go for go, .* only 1 as they"):
+        build_grammar_fst(model, words, 5)
+    mostly = estimate_witten_bell([["2", "Go", "to", "caf\u00e9"]], 2)
+    assert build_grammar_fst(mostly, words, 5)[1] == {"Go", "<s>"}
