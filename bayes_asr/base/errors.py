@@ -36,8 +36,8 @@ JOINERS = "\u200c\u200d"  # without width, but letters of some scripts need them
 
 
 def name_some(names: Sequence[str]) -> str:
-    """The first few of some names, for a message."""
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    """The first few of some names, for a message, as a terminal may show them."""
+    return printable(", ".join(names[:NAMED])) + (", ..." if len(names) > NAMED else "")
 
 
 def nearest(word: Any, words: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import together
 from bayes_asr.cli.arguments import real, whole
 from bayes_asr.decode.graph.build import (
@@ -111,10 +111,9 @@ def run(args: argparse.Namespace) -> None:
         return
     print(f"{args.out}: " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in summary.items()))
     if graph.foreign_words:
-        examples = name_some(sorted(graph.foreign_words))
         print(
             "left out of the language model, because the lexicon has no such word: "
-            f"{printable(examples)}"
+            f"{name_some(sorted(graph.foreign_words))}"
         )
 
 

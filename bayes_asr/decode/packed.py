@@ -146,12 +146,14 @@ def _extract(archive: zipfile.ZipFile, path: Path, directory: Path) -> None:
             f" has at most {MOST_MEMBERS} of {most} bytes, each once"
         )
     for entry in entries:
-        name, parts = entry.filename, PurePosixPath(entry.filename).parts
+        name, member = entry.filename, PurePosixPath(entry.filename)
         is_plain = stat.S_IFMT(entry.external_attr >> 16) in PLAIN
         is_readable = is_plain and entry.compress_type in METHODS
-        if not parts or {"..", "/"} & {*parts} or "\\" in name or not is_readable:
+        # The root may be two slashes too, which are one part of the path.
+        leads_out = member.is_absolute() or ".." in member.parts or "\\" in name
+        if not member.parts or leads_out or not is_readable:
             raise InputError(f"{path}: {name!r} is no file of a packed run; pack it anew")
-        target = directory.joinpath(*parts)
+        target = directory / member
         target.parent.mkdir(parents=True, exist_ok=True)
         # zipfile ends a member at the size that was added up above.
         with archive.open(entry) as source, target.open("xb") as sink:

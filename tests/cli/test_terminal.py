@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.base import log
-from bayes_asr.base.errors import InputError, complaint, printable
+from bayes_asr.base.errors import InputError, complaint, name_some, printable
 from bayes_asr.cli import main
 from tests.support.report_runs import make_run
 
@@ -95,3 +95,4 @@ def test_speakers_show_no_control_characters(
 
 def test_messages_of_errors_are_printable() -> None:
     assert str(InputError(EVIL)).isprintable()
+    assert name_some([EVIL, "b"]) == f"{printable(EVIL)}, b"

@@ -65,6 +65,7 @@ def large(path: Path) -> None:
         (with_name("../outside"), "'../outside' is no file of a packed run"),
         (with_name("graph/../../outside"), "is no file of a packed run"),
         (with_name("/outside"), "'/outside' is no file of a packed run"),
+        (with_name("//outside"), "'//outside' is no file of a packed run"),
         (with_name("..\\outside"), "is no file of a packed run"),
         (with_name("link", 0o120777), "'link' is no file of a packed run"),
         (with_name("pipe", 0o010644), "'pipe' is no file of a packed run"),

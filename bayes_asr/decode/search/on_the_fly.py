@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from bayes_asr.base import elementary
-from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.graph.transducers import BACKOFF, MOST_BACKOFFS, sort_arcs, sources
 from bayes_asr.decode.search import compiled
@@ -111,7 +111,7 @@ def warn_left_out(grammar: str, lacking: str, words: Collection[str]) -> None:
     if words:
         LOGGER.warning(
             "%s: left out are %d words that %s lacks: %s",
-            *(grammar, len(words), lacking, printable(name_some(sorted(words)))),
+            *(grammar, len(words), lacking, name_some(sorted(words))),
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.errors import InputError, complaint, name_some
+from bayes_asr.base.errors import InputError, complaint, name_some, printable
 from bayes_asr.data.sound.audio import load_library, read_head
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.recipe.folder.spelling import compose
@@ -127,7 +127,8 @@ def choose_files(
             )
     silent = {file for same in files.values() for file in same} - {*file_of.values()}
     if silent:
-        print(f"{len(silent)} files are not in {text}, the first is {min(silent)}: left out")
+        left_out = f"{len(silent)} files are not in {text}, the first is {min(silent)}: left out"
+        print(printable(left_out))
     return file_of
 
 

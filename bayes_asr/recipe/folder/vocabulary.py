@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.decode.graph.dictionary import SUFFIXES
 from bayes_asr.decode.graph.lexicon import Pronunciation, number_words, read_lexicon
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, build_grammar_fst, read_arpa
@@ -89,7 +89,7 @@ def pronounce_unknown(lexicon: Lexicon, train: Sequence[Utterance], model: Path)
         load_g2p(model).pronounce,
     )
     for entry in entries:
-        print(f"lexicon: {entry.word} {' '.join(entry.phones)} (by {model})")
+        print(printable(f"lexicon: {entry.word} {' '.join(entry.phones)} (by {model})"))
     return [(entry.word, entry.phones) for entry in entries]
 
 
