@@ -4,69 +4,62 @@ A program computes some units of some rows. Rows are pairs of sequence and direc
 set of weights for each direction, those of a program have one direction. Programs are numbered by
 block of units, block of rows and set of weights.
 
-Constants of kernels: D directions, H units, W units with those that fill them up, G gates, SETS of
-weights, P coefficients; ROWS and UNITS of a program; STRIPS strips of DEPTH factors that are
-multiplied at once, each by warps of its own; PRECISION of products of float32; OVERLAP with the
-kernel before.
-Buffers are described in `program`.
+Constants are named in `arguments`, buffers in `program`.
 """
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from bayes_asr.nn.kernels.triton.arguments import Problem, Tiling
 
 
 @triton.jit
-def rows_of_program(D: tl.constexpr, SETS: tl.constexpr, ROWS: tl.constexpr):
+def rows_of_program(problem: Problem, tiling: Tiling):
     """The rows of a program [ROWS]."""
-    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    if SETS > 1:
-        row = row * D + tl.program_id(2)
+    row = tl.program_id(1) * tiling.ROWS + tl.arange(0, tiling.ROWS)
+    if problem.SETS > 1:
+        row = row * problem.D + tl.program_id(2)
     return row
 
 
 @triton.jit
-def units_of_program(UNITS: tl.constexpr):
+def units_of_program(tiling: Tiling):
     """The units of a program [UNITS]."""
-    return tl.program_id(0) * UNITS + tl.arange(0, UNITS)
+    return tl.program_id(0) * tiling.UNITS + tl.arange(0, tiling.UNITS)
 
 
 @triton.jit
-def find_frame(sizes, t, row, unit, B, D: tl.constexpr, H: tl.constexpr):
+def find_frame(sizes, t, row, unit, B, problem: Problem):
     """The number of frame t of each row among T*B*D, and two masks of rows and units: those that
     buffers have, and of these, those whose sequence has the frame.
     """
-    valid = (row < B * D) & (unit < H)
-    alive = valid & (row // D < tl.load(sizes + t))
-    return t.to(tl.int64) * (B * D) + row, valid, alive
+    valid = (row < B * problem.D) & (unit < problem.H)
+    alive = valid & (row // problem.D < tl.load(sizes + t))
+    return t.to(tl.int64) * (B * problem.D) + row, valid, alive
 
 
 @triton.jit
-def follow(OVERLAP: tl.constexpr):
+def follow(tiling: Tiling):
     """Wait for the kernel before, if this one began earlier; then let the next one begin.
 
     What every kernel of a pass reads alike may be loaded earlier still.
     """
-    if OVERLAP:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
+    if tiling.OVERLAP:
+        gdc_wait()
+        gdc_launch_dependents()
 
 
 @triton.jit
-def multiply(
-    rows,
-    columns,
-    STRIDE: tl.constexpr,
-    LENGTH: tl.constexpr,
-    STRIPS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+def multiply(rows, columns, STRIDE: tl.constexpr, LENGTH: tl.constexpr, tiling: Tiling):
     """The product of rows with columns, in float32.
 
     rows, columns: where each of them begins; from one factor of a column to the next it is STRIDE.
     Their LENGTH is a multiple of STRIPS * DEPTH. Several strips have sums of their own, which do
     not wait for one another.
     """
+    STRIPS: tl.constexpr = tiling.STRIPS
+    DEPTH: tl.constexpr = tiling.DEPTH
     if STRIPS == 1:
         k = tl.arange(0, DEPTH)
         a = rows[:, None] + k[None, :]
@@ -78,7 +71,7 @@ def multiply(
         b = columns[None, None, :] + k[:, :, None] * STRIDE
         sums = tl.zeros((STRIPS, rows.shape[0], columns.shape[0]), tl.float32)
     for _ in range(0, LENGTH, STRIPS * DEPTH):
-        sums = tl.dot(tl.load(a), tl.load(b), sums, input_precision=PRECISION)
+        sums = tl.dot(tl.load(a), tl.load(b), sums, input_precision=tiling.PRECISION)
         a += STRIPS * DEPTH
         b += STRIPS * DEPTH * STRIDE
     if STRIPS > 1:
@@ -110,39 +103,20 @@ def add_pairs(sums):
 
 
 @triton.jit
-def multiply_forward(
-    fed,
-    weights,
-    row,
-    W: tl.constexpr,
-    G: tl.constexpr,
-    UNITS: tl.constexpr,
-    STRIPS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+def multiply_forward(fed, weights, row, W: tl.constexpr, G: tl.constexpr, tiling: Tiling):
     """fed V [ROWS, UNITS * G] for fed [rows, W] and V [sets, W, W, G]."""
-    column = tl.program_id(0) * (UNITS * G) + tl.arange(0, UNITS * G)
+    COLUMNS: tl.constexpr = tiling.UNITS * G
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     matrix = weights + tl.program_id(2) * (W * W * G)
-    return multiply(fed + row * W, matrix + column, W * G, W, STRIPS, DEPTH, PRECISION)
+    return multiply(fed + row * W, matrix + column, W * G, W, tiling)
 
 
 @triton.jit
-def multiply_backward(
-    fed,
-    weights,
-    row,
-    W: tl.constexpr,
-    G: tl.constexpr,
-    UNITS: tl.constexpr,
-    STRIPS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+def multiply_backward(fed, weights, row, W: tl.constexpr, G: tl.constexpr, tiling: Tiling):
     """fed V^T [ROWS, UNITS] for fed [rows, W, G] and V [sets, W, W, G]."""
     matrix = weights + tl.program_id(2) * (W * W * G)
-    column = units_of_program(UNITS) * (W * G)
-    return multiply(fed + row * (W * G), matrix + column, 1, W * G, STRIPS, DEPTH, PRECISION)
+    column = units_of_program(tiling) * (W * G)
+    return multiply(fed + row * (W * G), matrix + column, 1, W * G, tiling)
 
 
 @triton.jit
@@ -178,14 +152,10 @@ def load_coefficients(coefficients, number, unit, valid, H: tl.constexpr, P: tl.
 
 
 @triton.jit
-def store_planes(at, x, y, z, valid, H: tl.constexpr, PLANES: tl.constexpr):
-    """Store the leading PLANES of x, y and z, in planes of H numbers."""
-    if PLANES > 0:
-        tl.store(at, x, valid)
-    if PLANES > 1:
-        tl.store(at + H, y, valid)
-    if PLANES > 2:
-        tl.store(at + 2 * H, z, valid)
+def store_planes(at, values, valid, H: tl.constexpr, PLANES: tl.constexpr):
+    """Store the leading PLANES of some values, in planes of H numbers."""
+    for k in tl.static_range(PLANES):
+        tl.store(at + k * H, values[k], valid)
 
 
 @triton.jit

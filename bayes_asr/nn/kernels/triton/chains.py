@@ -8,6 +8,14 @@ hands on the sum without it, and adds it for the next frame. `chain` [T, B, D, H
 import triton
 import triton.language as tl
 
+from bayes_asr.nn.kernels.triton.arguments import (
+    BackwardOutputs,
+    ChainBackwardInputs,
+    ChainInputs,
+    ChainOutputs,
+    Problem,
+    Tiling,
+)
 from bayes_asr.nn.kernels.triton.blocks import load_coefficients, store_planes, units_of_program
 from bayes_asr.nn.kernels.triton.functions import softplus
 
@@ -51,91 +59,76 @@ def store_by_initial(at, carry, real, stride, LATER: tl.constexpr):
 
 @triton.jit(do_not_specialize=["T", "B"])
 def forward_chain(
-    sizes,
-    terms,
-    mask,
-    coefficients,
-    initial,
-    h,
-    chain,
-    T,
-    B,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    SETS: tl.constexpr,
-    LATER: tl.constexpr,
-    UNITS: tl.constexpr,
+    inputs: ChainInputs, outputs: ChainOutputs, T, B, problem: Problem, tiling: Tiling
 ):
     """The states after all frames."""
-    row, unit = tl.program_id(1), units_of_program(UNITS)
+    D: tl.constexpr = problem.D
+    H: tl.constexpr = problem.H
+    LATER: tl.constexpr = problem.STATES > 1
+    row, unit = tl.program_id(1), units_of_program(tiling)
     real, stride = unit < H, B * D * H
     at = row * H + unit
-    p, q, r = load_coefficients(coefficients, row % D % SETS, unit, real, H, 3)
-    m = tl.load(mask + at, real, 0.0)
+    p, q, r = load_coefficients(inputs.coefficients, row % D % problem.SETS, unit, real, H, 3)
+    m = tl.load(inputs.mask + at, real, 0.0)
     # The chain is the latter of two states.
-    odds = tl.load(initial + (stride if LATER else 0) + at, real, 0.0)
-    length = count_frames(sizes, row, T, D)
-    new = tl.load(initial + at, real, 0.0)
+    odds = tl.load(inputs.initial + (stride if LATER else 0) + at, real, 0.0)
+    length = count_frames(inputs.sizes, row, T, D)
+    new = tl.load(inputs.initial + at, real, 0.0)
     # Frames are loaded three steps before they are needed.
     t = length * 0
-    x = load_frame(terms + row * H, t, length, stride, unit, H)
-    x_1 = load_frame(terms + row * H, t + 1, length, stride, unit, H)
-    x_2 = load_frame(terms + row * H, t + 2, length, stride, unit, H)
-    for _ in range(length):
-        x_3 = load_frame(terms + row * H, t + 3, length, stride, unit, H)
+    x = load_frame(inputs.terms + row * H, t, length, stride, unit, H)
+    x_1 = load_frame(inputs.terms + row * H, t + 1, length, stride, unit, H)
+    x_2 = load_frame(inputs.terms + row * H, t + 2, length, stride, unit, H)
+    # Triton 3.5 would take _, which the loop assigns, for a number that steps hand on.
+    for _step in range(length):
+        x_3 = load_frame(inputs.terms + row * H, t + 3, length, stride, unit, H)
         frame = t.to(tl.int64) * stride + at
-        tl.store(chain + frame, odds, real)
+        tl.store(outputs.chain + frame, odds, real)
         present, _ = softplus(odds + p)
         absent, _ = softplus(odds + q)
         new = r + present - absent
         odds = x * m + new
         if not LATER:
             new = odds
-        tl.store(h + frame, new, real)
+        tl.store(outputs.h + frame, new, real)
         x, x_1, x_2 = x_1, x_2, x_3
         t += 1
-    fill_spare(h + at, new, length, T, stride, real)
+    fill_spare(outputs.h + at, new, length, T, stride, real)
 
 
 @triton.jit(do_not_specialize=["T", "B"])
 def backward_chain(
-    sizes,
-    mask,
-    coefficients,
-    arriving,
-    chain,
-    da,
-    by_initial,
-    by_coefficients,
+    inputs: ChainBackwardInputs,
+    outputs: BackwardOutputs,
     T,
     B,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    SETS: tl.constexpr,
-    LATER: tl.constexpr,
-    UNITS: tl.constexpr,
+    problem: Problem,
+    tiling: Tiling,
 ):
     """The gradients by all inputs."""
-    row, unit = tl.program_id(1), units_of_program(UNITS)
+    D: tl.constexpr = problem.D
+    H: tl.constexpr = problem.H
+    LATER: tl.constexpr = problem.STATES > 1
+    row, unit = tl.program_id(1), units_of_program(tiling)
     real, stride = unit < H, B * D * H
     at = row * H + unit
-    p, q, _ = load_coefficients(coefficients, row % D % SETS, unit, real, H, 3)
-    m = tl.load(mask + at, real, 0.0)
-    length = count_frames(sizes, row, T, D)
+    p, q, _ = load_coefficients(inputs.coefficients, row % D % problem.SETS, unit, real, H, 3)
+    m = tl.load(inputs.mask + at, real, 0.0)
+    length = count_frames(inputs.sizes, row, T, D)
     nothing = tl.zeros(unit.shape, tl.float32)
-    fill_spare(da + at, nothing, length, T, stride, real)
+    fill_spare(outputs.da + at, nothing, length, T, stride, real)
     t = length - 1
     by_p, by_q, by_r, carry = nothing, nothing, nothing, nothing
-    y = load_frame(arriving + row * H, t, length, stride, unit, H)
-    y_1 = load_frame(arriving + row * H, t - 1, length, stride, unit, H)
-    odds = load_frame(chain + row * H, t, length, stride, unit, H)
-    odds_1 = load_frame(chain + row * H, t - 1, length, stride, unit, H)
-    for _ in range(length):
-        y_2 = load_frame(arriving + row * H, t - 2, length, stride, unit, H)
-        odds_2 = load_frame(chain + row * H, t - 2, length, stride, unit, H)
+    y = load_frame(inputs.arriving + row * H, t, length, stride, unit, H)
+    y_1 = load_frame(inputs.arriving + row * H, t - 1, length, stride, unit, H)
+    odds = load_frame(inputs.chain + row * H, t, length, stride, unit, H)
+    odds_1 = load_frame(inputs.chain + row * H, t - 1, length, stride, unit, H)
+    for _step in range(length):
+        y_2 = load_frame(inputs.arriving + row * H, t - 2, length, stride, unit, H)
+        odds_2 = load_frame(inputs.chain + row * H, t - 2, length, stride, unit, H)
         g = carry + y
         frame = t.to(tl.int64) * stride + at
-        tl.store(da + frame, m * (carry if LATER else g), real)
+        tl.store(outputs.da + frame, m * (carry if LATER else g), real)
         _, present = softplus(odds + p)
         _, absent = softplus(odds + q)
         by_p += present * g
@@ -144,5 +137,5 @@ def backward_chain(
         carry = (present - absent) * g
         y, y_1, odds, odds_1 = y_1, y_2, odds_1, odds_2
         t -= 1
-    store_by_initial(by_initial + at, carry, real, stride, LATER)
-    store_planes(by_coefficients + row * (3 * H) + unit, by_p, by_q, by_r, real, H, 3)
+    store_by_initial(outputs.by_initial + at, carry, real, stride, LATER)
+    store_planes(outputs.by_coefficients + row * (3 * H) + unit, (by_p, by_q, by_r), real, H, 3)

@@ -64,8 +64,9 @@ def softplus(x):
 
 
 @triton.jit
-def activate(a, p, q, r, ACTIVATION: tl.constexpr):
-    """f(a) with its derivatives by a and by the coefficients p, q and r, of those that f has."""
+def activate(a, coefficients, ACTIVATION: tl.constexpr):
+    """f(a) with its derivatives by a and by the three coefficients, of those that f has."""
+    p, q, r = coefficients
     by_p, by_q, by_r = a, a, a
     if ACTIVATION == "tanh":
         f = tanh(a)
@@ -101,26 +102,26 @@ def activate(a, p, q, r, ACTIVATION: tl.constexpr):
         by_p, by_q = tl.maximum(a, 0.0), tl.minimum(a, 0.0)
         f = p * by_p + q * by_q
         slope = tl.where(a > 0, p, q)
-    return f, slope, by_p, by_q, by_r
+    return f, slope, (by_p, by_q, by_r)
 
 
 @triton.jit
-def mix(z, z_minus, a, h, m, p, q, r, ACTIVATION: tl.constexpr):
+def mix(z, z_minus, a, h, m, coefficients, ACTIVATION: tl.constexpr):
     """h' = z c + (1 - z) h of the candidate c = m f(a).
 
-    Returns h', its derivatives by the pre-activation of z and by a, and those by p, q and r.
+    Returns h', its derivatives by the pre-activation of z and by a, and those by coefficients.
     """
-    f, slope, by_p, by_q, by_r = activate(a, p, q, r, ACTIVATION)
+    f, slope, by = activate(a, coefficients, ACTIVATION)
     step = f * m - h
     share = z * m
-    return (
-        h + z * step,
-        z * z_minus * step,
-        share * slope,
-        share * by_p,
-        share * by_q,
-        share * by_r,
-    )
+    return h + z * step, z * z_minus * step, share * slope, scale(by, share)
+
+
+@triton.jit
+def scale(values, factor):
+    """Three numbers times a factor."""
+    x, y, z = values
+    return x * factor, y * factor, z * factor
 
 
 @triton.jit

@@ -8,6 +8,14 @@ by the one before.
 import triton
 import triton.language as tl
 
+from bayes_asr.nn.kernels.triton.arguments import (
+    BackwardOutputs,
+    ChainBackwardInputs,
+    ChainInputs,
+    ChainOutputs,
+    Problem,
+    Tiling,
+)
 from bayes_asr.nn.kernels.triton.blocks import store_planes, units_of_program
 from bayes_asr.nn.kernels.triton.chains import (
     count_frames,
@@ -67,28 +75,20 @@ def step_later(s, n, odds):
 
 @triton.jit(do_not_specialize=["T", "B"])
 def forward_gated_chain(
-    sizes,
-    terms,
-    mask,
-    initial,
-    h,
-    chain,
-    T,
-    B,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    LATER: tl.constexpr,
-    UNITS: tl.constexpr,
+    inputs: ChainInputs, outputs: ChainOutputs, T, B, problem: Problem, tiling: Tiling
 ):
     """The states after all frames."""
-    row, unit = tl.program_id(1), units_of_program(UNITS)
+    D: tl.constexpr = problem.D
+    H: tl.constexpr = problem.H
+    LATER: tl.constexpr = problem.STATES > 1
+    row, unit = tl.program_id(1), units_of_program(tiling)
     real, stride = unit < H, B * D * H
     at = row * H + unit
-    m = tl.load(mask + at, real, 0.0)
-    new = tl.load(initial + at, real, 0.0)
-    odds = tl.load(initial + (stride if LATER else 0) + at, real, 0.0)
-    length = count_frames(sizes, row, T, D)
-    gates = terms + row * (3 * H)
+    m = tl.load(inputs.mask + at, real, 0.0)
+    new = tl.load(inputs.initial + at, real, 0.0)
+    odds = tl.load(inputs.initial + (stride if LATER else 0) + at, real, 0.0)
+    length = count_frames(inputs.sizes, row, T, D)
+    gates = inputs.terms + row * (3 * H)
     # Frames are loaded two steps before they are needed.
     t = length * 0
     s, n, x = load_gates(gates, t, length, stride, unit, H)
@@ -103,53 +103,50 @@ def forward_gated_chain(
             odds, by_s, by_n, share = step_filter(s, n, odds)
             odds += x * m
             new = odds
-        tl.store(h + frame + at, new, real)
-        slopes = chain + 3 * frame + row * (3 * H) + unit
-        store_planes(slopes, by_s, by_n, share, real, H, 3)
+        tl.store(outputs.h + frame + at, new, real)
+        slopes = outputs.chain + 3 * frame + row * (3 * H) + unit
+        store_planes(slopes, (by_s, by_n, share), real, H, 3)
         s, n, x, s_1, n_1, x_1 = s_1, n_1, x_1, s_2, n_2, x_2
         t += 1
-    fill_spare(h + at, new, length, T, stride, real)
+    fill_spare(outputs.h + at, new, length, T, stride, real)
 
 
 @triton.jit(do_not_specialize=["T", "B"])
 def backward_gated_chain(
-    sizes,
-    mask,
-    arriving,
-    chain,
-    da,
-    by_initial,
+    inputs: ChainBackwardInputs,
+    outputs: BackwardOutputs,
     T,
     B,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    LATER: tl.constexpr,
-    UNITS: tl.constexpr,
+    problem: Problem,
+    tiling: Tiling,
 ):
     """The gradients by all inputs."""
-    row, unit = tl.program_id(1), units_of_program(UNITS)
+    D: tl.constexpr = problem.D
+    H: tl.constexpr = problem.H
+    LATER: tl.constexpr = problem.STATES > 1
+    row, unit = tl.program_id(1), units_of_program(tiling)
     real, stride = unit < H, B * D * H
     at, of_gates = row * H + unit, row * (3 * H)
-    m = tl.load(mask + at, real, 0.0)
-    length = count_frames(sizes, row, T, D)
+    m = tl.load(inputs.mask + at, real, 0.0)
+    length = count_frames(inputs.sizes, row, T, D)
     nothing = tl.zeros(unit.shape, tl.float32)
     for gate in tl.static_range(3):
-        fill_spare(da + of_gates + gate * H + unit, nothing, length, T, 3 * stride, real)
+        fill_spare(outputs.da + of_gates + gate * H + unit, nothing, length, T, 3 * stride, real)
     t = length - 1
-    slopes, carry = chain + of_gates, nothing
-    y = load_frame(arriving + row * H, t, length, stride, unit, H)
+    slopes, carry = inputs.chain + of_gates, nothing
+    y = load_frame(inputs.arriving + row * H, t, length, stride, unit, H)
     by_s = load_frame(slopes, t, length, 3 * stride, unit, H)
     by_n = load_frame(slopes + H, t, length, 3 * stride, unit, H)
     share = load_frame(slopes + 2 * H, t, length, 3 * stride, unit, H)
     for _ in range(length):
-        y_1 = load_frame(arriving + row * H, t - 1, length, stride, unit, H)
+        y_1 = load_frame(inputs.arriving + row * H, t - 1, length, stride, unit, H)
         by_s_1 = load_frame(slopes, t - 1, length, 3 * stride, unit, H)
         by_n_1 = load_frame(slopes + H, t - 1, length, 3 * stride, unit, H)
         share_1 = load_frame(slopes + 2 * H, t - 1, length, 3 * stride, unit, H)
         g = carry if LATER else carry + y
-        by = da + 3 * t.to(tl.int64) * stride + of_gates + unit
-        store_planes(by, by_s * g, by_n * g, m * (share * g if LATER else g), real, H, 3)
+        by = outputs.da + 3 * t.to(tl.int64) * stride + of_gates + unit
+        store_planes(by, (by_s * g, by_n * g, m * (share * g if LATER else g)), real, H, 3)
         carry = share * g + (y if LATER else 0.0)
         y, by_s, by_n, share = y_1, by_s_1, by_n_1, share_1
         t -= 1
-    store_by_initial(by_initial + at, carry, real, stride, LATER)
+    store_by_initial(outputs.by_initial + at, carry, real, stride, LATER)

@@ -6,6 +6,16 @@ Their extras are the derivatives by each coefficient and, where a unit mixes, by
 import triton
 import triton.language as tl
 
+from bayes_asr.nn.kernels.triton.arguments import (
+    BackwardCarry,
+    BackwardInputs,
+    BackwardOutputs,
+    ForwardCarry,
+    ForwardInputs,
+    ForwardOutputs,
+    Problem,
+    Tiling,
+)
 from bayes_asr.nn.kernels.triton.blocks import (
     add_by_coefficient,
     find_frame,
@@ -19,176 +29,140 @@ from bayes_asr.nn.kernels.triton.blocks import (
     store_planes,
     units_of_program,
 )
-from bayes_asr.nn.kernels.triton.functions import activate, log_mix, logistic, mix
+from bayes_asr.nn.kernels.triton.functions import activate, log_mix, logistic, mix, scale
 
 
-@triton.jit(do_not_specialize=["t", "B", "padded"])
+@triton.jit(do_not_specialize=["t", "B"])
 def forward_plain(
-    sizes,
-    terms,
-    weights,
-    mask,
-    coefficients,
-    state,
-    fed,
-    h,
-    slopes,
-    extras,
+    inputs: ForwardInputs,
+    carry: ForwardCarry,
+    outputs: ForwardOutputs,
     t,
     B,
-    padded,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    G: tl.constexpr,
-    SETS: tl.constexpr,
-    P: tl.constexpr,
-    UNIT: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNITS: tl.constexpr,
-    STRIPS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    PRECISION: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    problem: Problem,
+    tiling: Tiling,
 ):
     """The state after frame t, and its derivatives."""
-    rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
+    H: tl.constexpr = problem.H
+    W: tl.constexpr = problem.W
+    G: tl.constexpr = problem.G
+    P: tl.constexpr = problem.P
+    rows, units = rows_of_program(problem, tiling), units_of_program(tiling)
     row, unit = rows[:, None], units[None, :]
-    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
-    x = terms + frame * (G * H) + unit
+    frame, valid, alive = find_frame(inputs.sizes, t, row, unit, B, problem)
+    x = inputs.terms + frame * (G * H) + unit
     a = tl.load(x, valid, 0.0).to(tl.float32)
     if G > 1:
         a_c = tl.load(x + H, valid, 0.0).to(tl.float32)
-    m = tl.load(mask + row * H + unit, valid, 0.0)
-    p, q, r = load_coefficients(coefficients, tl.program_id(2), unit, unit < H, H, P)
-    follow(OVERLAP)
-    old = tl.load(state + row * W + unit)
-    factors = fed + (t % 2) * (padded * W)
-    sums = multiply_forward(factors, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
+    m = tl.load(inputs.mask + row * H + unit, valid, 0.0)
+    coefficients = load_coefficients(inputs.coefficients, tl.program_id(2), unit, unit < H, H, P)
+    follow(tiling)
+    old = tl.load(carry.state + row * W + unit)
+    factors = carry.fed + (t % 2) * (carry.padded * W)
+    sums = multiply_forward(factors, inputs.weights, rows, W, G, tiling)
     E: tl.constexpr = P + G - 1
-    slope = slopes + frame * (G * H) + unit
-    extra = extras + frame * (E * H) + unit
-    if UNIT == "rnn":
-        f, by_a, by_p, by_q, by_r = activate(a + sums, p, q, r, ACTIVATION)
+    slope = outputs.slopes + frame * (G * H) + unit
+    extra = outputs.extras + frame * (E * H) + unit
+    if problem.UNIT == "rnn":
+        f, by_a, by = activate(a + sums, coefficients, problem.ACTIVATION)
         new = f * m
         tl.store(slope, by_a * m, alive)
-        store_planes(extra, by_p * m, by_q * m, by_r * m, alive, H, P)
+        store_planes(extra, scale(by, m), alive, H, P)
     else:
         sums_z, sums_c = split_pairs(sums)
-        if UNIT == "mixing":
+        if problem.UNIT == "mixing":
             z, z_minus, _ = logistic(a + sums_z)
-            new, by_z, by_c, by_p, by_q, by_r = mix(
-                z, z_minus, a_c + sums_c, old, m, p, q, r, ACTIVATION
-            )
+            a_c += sums_c
+            new, by_z, by_c, by = mix(z, z_minus, a_c, old, m, coefficients, problem.ACTIVATION)
             share = z_minus
-            store_planes(extra, by_p, by_q, by_r, alive, H, P)
+            store_planes(extra, by, alive, H, P)
         else:
-            STATE: tl.constexpr = -1.0 if UNIT == "log-li-bru" else 1.0
-            OUTSIDE: tl.constexpr = 1.0 if UNIT == "harmonic-li-bru" else -1.0
-            INSIDE: tl.constexpr = -1.0 if UNIT == "li-bru" else 1.0
+            STATE: tl.constexpr = -1.0 if problem.UNIT == "log-li-bru" else 1.0
+            OUTSIDE: tl.constexpr = 1.0 if problem.UNIT == "harmonic-li-bru" else -1.0
+            INSIDE: tl.constexpr = -1.0 if problem.UNIT == "li-bru" else 1.0
             a_z, a_c = a + sums_z, a_c + sums_c
             new, by_z, by_c, share = log_mix(a_z, a_c, old, m, STATE, OUTSIDE, INSIDE)
         tl.store(slope, by_z, alive)
         tl.store(slope + H, by_c, alive)
         tl.store(extra + P * H, share, alive)
-    tl.store(h + frame * H + unit, tl.where(alive, new, old), valid)
-    tl.store(state + row * W + unit, new, alive)
-    tl.store(fed + ((t + 1) % 2) * (padded * W) + row * W + unit, tl.where(alive, new, 0.0))
+    tl.store(outputs.h + frame * H + unit, tl.where(alive, new, old), valid)
+    tl.store(carry.state + row * W + unit, new, alive)
+    tl.store(
+        carry.fed + ((t + 1) % 2) * (carry.padded * W) + row * W + unit, tl.where(alive, new, 0.0)
+    )
 
 
-@triton.jit(do_not_specialize=["t", "B", "padded"])
+@triton.jit(do_not_specialize=["t", "B"])
 def backward_plain(
-    sizes,
-    weights,
-    slopes,
-    extras,
-    arriving,
-    fed_back,
-    carry,
-    da,
-    by_coefficients,
+    inputs: BackwardInputs,
+    carry: BackwardCarry,
+    outputs: BackwardOutputs,
     t,
     B,
-    padded,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    G: tl.constexpr,
-    SETS: tl.constexpr,
-    P: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNITS: tl.constexpr,
-    STRIPS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    PRECISION: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    problem: Problem,
+    tiling: Tiling,
 ):
     """da_t = slopes g_t of the gradient g_t by the state after frame t.
 
     g_t is what arrives, what the state hands back and da_{t+1} V^T.
     """
-    rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
+    H: tl.constexpr = problem.H
+    W: tl.constexpr = problem.W
+    G: tl.constexpr = problem.G
+    P: tl.constexpr = problem.P
+    rows, units = rows_of_program(problem, tiling), units_of_program(tiling)
     row, unit = rows[:, None], units[None, :]
-    frame, valid, alive = find_frame(sizes, t, row, unit, B, D, H)
+    frame, valid, alive = find_frame(inputs.sizes, t, row, unit, B, problem)
     E: tl.constexpr = P + G - 1
-    extra = extras + frame * (E * H) + unit
-    carried = carry + row * W + unit
-    g = tl.load(arriving + frame * H + unit, valid, 0.0).to(tl.float32)
-    slope = slopes + frame * (G * H) + unit
+    extra = inputs.extras + frame * (E * H) + unit
+    carried = carry.gradient + row * W + unit
+    g = tl.load(inputs.arriving + frame * H + unit, valid, 0.0).to(tl.float32)
+    slope = inputs.slopes + frame * (G * H) + unit
     by_a = tl.load(slope, valid, 0.0).to(tl.float32)
     if G > 1:
         by_c = tl.load(slope + H, valid, 0.0).to(tl.float32)
         share = tl.load(extra + P * H, valid, 0.0).to(tl.float32)
-    follow(OVERLAP)
+    follow(tiling)
     if G > 1:
         g += tl.load(carried)
-    factors = fed_back + ((t + 1) % 2) * (padded * (W * G))
-    g += multiply_backward(factors, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
-    at = da + frame * (G * H) + unit
-    back = fed_back + (t % 2) * (padded * (W * G)) + (row * W + unit) * G
+    factors = carry.fed_back + ((t + 1) % 2) * (carry.padded * (W * G))
+    g += multiply_backward(factors, inputs.weights, rows, W, G, tiling)
+    at = outputs.da + frame * (G * H) + unit
+    back = carry.fed_back + (t % 2) * (carry.padded * (W * G)) + (row * W + unit) * G
     store_gradient(at, back, by_a * g, alive, valid)
     if G > 1:
         store_gradient(at + H, back + 1, by_c * g, alive, valid)
         tl.store(carried, tl.where(alive, share * g, 0.0))
     for k in tl.static_range(P):
-        sums = by_coefficients + row * (P * H) + k * H + unit
+        sums = outputs.by_coefficients + row * (P * H) + k * H + unit
         add_by_coefficient(sums, extra + k * H, g, alive)
 
 
-@triton.jit(do_not_specialize=["B", "padded"])
+@triton.jit(do_not_specialize=["B"])
 def backward_start(
-    weights,
-    fed_back,
-    carry,
-    by_initial,
+    inputs: BackwardInputs,
+    carry: BackwardCarry,
+    outputs: BackwardOutputs,
     B,
-    padded,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    G: tl.constexpr,
-    SETS: tl.constexpr,
-    STATES: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNITS: tl.constexpr,
-    STRIPS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    PRECISION: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    problem: Problem,
+    tiling: Tiling,
 ):
     """The gradients by the states before the leading frame, of any unit.
 
     What a unit with two states hands back is the gradient of the other one.
     """
-    rows, units = rows_of_program(D, SETS, ROWS), units_of_program(UNITS)
+    D: tl.constexpr = problem.D
+    H: tl.constexpr = problem.H
+    W: tl.constexpr = problem.W
+    G: tl.constexpr = problem.SUMMED
+    rows, units = rows_of_program(problem, tiling), units_of_program(tiling)
     row, unit = rows[:, None], units[None, :]
     valid = (row < B * D) & (unit < H)
-    follow(OVERLAP)
-    handed = tl.load(carry + row * W + unit)
-    g = multiply_backward(fed_back, weights, rows, W, G, UNITS, STRIPS, DEPTH, PRECISION)
-    at = by_initial + row * H + unit
-    if STATES > 1:
+    follow(tiling)
+    handed = tl.load(carry.gradient + row * W + unit)
+    g = multiply_backward(carry.fed_back, inputs.weights, rows, W, G, tiling)
+    at = outputs.by_initial + row * H + unit
+    if problem.STATES > 1:
         tl.store(at, g, valid)
         tl.store(at + B * D * H, handed, valid)
     else:

@@ -10,7 +10,7 @@ where it is said in the type of terms:
   W], of terms: h as a factor, after odd and even steps;
 - `slopes` [T, B, D, g, H], of terms: derivatives by pre-activations of the state on which each
   acts, and `extras` [T, B, D, P + E, H], of terms: by coefficients and by old states;
-- `fed_back` [2, rows, W, g], of terms: da as a factor; `carry` [rows, W]: the gradient that a state
+- `fed_back` [2, rows, W, g], of terms: da as a factor; `gradient` [rows, W]: that which a state
   hands back;
 - of a unit that resets, from one kernel of a step to the other: `gates` [g, rows, W], `waiting`
   [rows, W], and, of terms, `inner` and `inner_back` [rows, W] (`resetting`).
@@ -19,11 +19,13 @@ where it is said in the type of terms:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import get_annotations
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from triton import cdiv
+from triton.language import constexpr
 
 from bayes_asr.nn.kernels.cuda.static import Shape
 from bayes_asr.nn.kernels.triton.chains import backward_chain, forward_chain
@@ -48,8 +50,19 @@ CHAIN_UNITS, CHAIN_WARPS = 64, 2
 
 Buffers = dict[str, Tensor]
 Sizes = dict[str, tuple[int, ...]]
-Launch = tuple[Any, tuple[int, ...], dict[str, Any]]
-"""A kernel, its grid of programs, and what is constant at all steps."""
+
+
+class Launch(NamedTuple):
+    """A kernel, its grid of programs, its arguments but the time step, and options of Triton.
+
+    overlaps: it may begin before the kernel before has ended.
+    """
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: dict[str, Any]
+    options: dict[str, int]
+    overlaps: bool = False
 
 
 class Unit(NamedTuple):
@@ -142,7 +155,7 @@ class StepKernels:
             "initial": (unit.states, B, D, H),
             "by_initial": (unit.states, B, D, H),
             "state": (unit.states, padded, W),
-            "carry": (padded, W),
+            "gradient": (padded, W),
         }
         factors = {
             "V": (sets, H, G * H),
@@ -179,12 +192,12 @@ class StepKernels:
             for kernel, gates in zip(unit.forward, (unit.summed, 1), strict=False)
         ]
         T = len(buffers["sizes"])
-        _run([(launch, {"t": t}) for t in range(T) for launch in launches], buffers)
+        _run([(launch, {"t": t}) for t in range(T) for launch in launches])
 
     def backward(self, buffers: Buffers) -> None:
         """Compute all gradients but that of V."""
         self._fill_weights(buffers)
-        _clear(buffers, "fed_back", "inner_back", "carry", "by_coefficients")
+        _clear(buffers, "fed_back", "inner_back", "gradient", "by_coefficients")
         unit = UNITS[self.unit]
         launches = [
             self._launch(kernel, buffers, columns=1, depth=gates)
@@ -192,7 +205,7 @@ class StepKernels:
         ]
         start = self._launch(backward_start, buffers, columns=1, depth=unit.summed)
         steps = reversed(range(len(buffers["sizes"])))
-        _run([*((launch, {"t": t}) for t in steps for launch in launches), (start, {})], buffers)
+        _run([*((launch, {"t": t}) for t in steps for launch in launches), (start, {})])
 
     def _fill_weights(self, buffers: Buffers) -> None:
         """Copy V to where kernels read it."""
@@ -212,19 +225,19 @@ class StepKernels:
         if (gates := max(columns, depth)) & (gates - 1):
             raise ValueError(f"{self.unit} has {gates} gates in a product, not 1, 2, 4 or 8")
         unit, V = UNITS[self.unit], buffers["V"]
-        (B, D, H), (padded, W) = buffers["mask"].shape, buffers["carry"].shape
+        (B, D, H), (padded, W) = buffers["mask"].shape, buffers["gradient"].shape
         rows = _split_rows(B, D, len(V))
         programs = rows.blocks * len(V)
         width = next((n for n in (64, 32, 16) if programs * cdiv(H, n // columns) >= PROGRAMS), 8)
         deep = DEPTH * min(depth, max(1, BYTES // V.itemsize))
         block = (rows.size + width) * STRIPS * deep * V.itemsize
+        overlap = OVERLAP and _can_overlap(V.device)
         constants = {
-            "B": B,
-            "padded": padded,
             "D": D,
             "H": H,
             "W": W,
-            "G": unit.summed if kernel is backward_start else unit.gates,
+            "G": unit.gates,
+            "SUMMED": unit.summed,
             "SETS": len(V),
             "STATES": unit.states,
             "P": self._coefficients,
@@ -235,11 +248,12 @@ class StepKernels:
             "STRIPS": STRIPS,
             "DEPTH": deep,
             "PRECISION": "tf32" if self.tf32 else "tf32x3",  # three products of TF32 are as exact
-            "OVERLAP": OVERLAP and _can_overlap(V.device),
-            "num_warps": STRIPS,
-            "num_stages": max(1, min(STAGES, SHARED // block)),
+            "OVERLAP": overlap,
         }
-        return kernel, (cdiv(H, width // columns), rows.blocks, len(V)), constants
+        arguments = _bind(kernel, {**buffers, "B": B, "padded": padded}, constants)
+        options = {"num_warps": STRIPS, "num_stages": max(1, min(STAGES, SHARED // block))}
+        grid = (cdiv(H, width // columns), rows.blocks, len(V))
+        return Launch(kernel, grid, arguments, options, overlap)
 
 
 @dataclass(frozen=True)
@@ -268,26 +282,24 @@ class ChainKernel:
 
     def forward(self, buffers: Buffers) -> None:
         """Compute all states."""
-        _run([(self._launch(CHAINS[self.unit].forward, buffers), {})], buffers)
+        _run([(self._launch(CHAINS[self.unit].forward, buffers), {})])
 
     def backward(self, buffers: Buffers) -> None:
         """Compute all gradients."""
-        _run([(self._launch(CHAINS[self.unit].backward, buffers), {})], buffers)
+        _run([(self._launch(CHAINS[self.unit].backward, buffers), {})])
 
     def _launch(self, kernel: Any, buffers: Buffers) -> Launch:
         T, B, D, H = buffers["h"].shape
         constants = {
-            "T": T,
-            "B": B,
             "D": D,
             "H": H,
             "SETS": len(buffers.get("coefficients", ())),
-            "LATER": CHAINS[self.unit].states > 1,
+            "STATES": CHAINS[self.unit].states,
             "UNITS": CHAIN_UNITS,
-            "num_warps": CHAIN_WARPS,
-            "num_stages": 1,
         }
-        return kernel, (cdiv(H, CHAIN_UNITS), B * D), constants
+        arguments = _bind(kernel, {**buffers, "T": T, "B": B}, constants)
+        options = {"num_warps": CHAIN_WARPS, "num_stages": 1}
+        return Launch(kernel, (cdiv(H, CHAIN_UNITS), B * D), arguments, options)
 
 
 class _Rows(NamedTuple):
@@ -324,14 +336,20 @@ def _clear(buffers: Buffers, *names: str) -> None:
         buffers[name].zero_()
 
 
-def _run(steps: Iterable[tuple[Launch, dict[str, int]]], buffers: Buffers) -> None:
-    """Launch kernels, whose parameters have the names of buffers, constants and steps."""
-    for number, ((kernel, grid, constants), step) in enumerate(steps):
-        values = {**buffers, **constants, **step}
-        options = {name: values[name] for name in ("num_warps", "num_stages")}
-        if number and constants.get("OVERLAP"):
-            options["launch_pdl"] = True  # the leading kernel follows copies, which announce no end
-        kernel[grid](**{name: values.get(name) for name in kernel.arg_names}, **options)
+def _bind(kernel: Any, values: dict[str, Any], constants: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a kernel, whose groups have None for what is not there."""
+    values = {**values, **{name: constexpr(value) for name, value in constants.items()}}
+    kinds = get_annotations(kernel.fn)
+    groups = {name: kind._make(map(values.get, kind._fields)) for name, kind in kinds.items()}
+    return {**groups, **{name: values[name] for name in kernel.arg_names if name in values}}
+
+
+def _run(steps: Iterable[tuple[Launch, dict[str, int]]]) -> None:
+    """Launch kernels, some of them with a time step."""
+    for number, ((kernel, grid, arguments, options, overlaps), step) in enumerate(steps):
+        # The leading kernel follows copies, which announce no end.
+        early = {"launch_pdl": True} if number and overlaps else {}
+        kernel[grid](**arguments, **step, **options, **early)
 
 
 def _can_overlap(device: torch.device) -> bool:

@@ -1,6 +1,8 @@
 """Compilation of all kernels for several GPUs, which needs none."""
 
 import importlib.util
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +23,7 @@ from bayes_asr.nn.kernels.triton.recurrence import find_program
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32"}
 SHARED = 99 * 2**10  # bytes that a block may have on the GPUs with least
-STEPS = {"t", "T", "B", "padded"}  # arguments that are numbers
+ALIGNED = [["tt.divisibility", 16]]
 EVERY_KERNEL = [
     Kernel("rnn", "p-sigmoid"),
     Kernel("mixing", "relu"),
@@ -45,28 +47,50 @@ def compile_all(
 ) -> dict[str, str]:
     """The code of each kernel of both ways, by its name."""
     launches: list[program.Launch] = []
-    patch.setattr(program, "_run", lambda steps, _: launches.extend(step[0] for step in steps))
+    patch.setattr(program, "_run", lambda steps: launches.extend(step[0] for step in steps))
     steps = find_program(kernel)
     assert steps is not None
     buffers = steps.allocate(shape)
     steps.forward(buffers)
     steps.backward(buffers)
     codes = {}
-    for compiled, _, constants in launches:
-        names = compiled.arg_names
-        kinds = {n: TYPES[buffers[n].dtype] for n in names if n in buffers}
-        kinds |= {n: "i32" for n in names if n in STEPS}
-        fixed = {n: constants.get(n) for n in names if n not in kinds}
-        aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if n in buffers}
-        signature = {n: kinds.get(n, "constexpr") for n in names}
+    for compiled, _, arguments, options, _ in launches:
+        values = [{**arguments, "t": 0}[name] for name in compiled.arg_names]
+        paths = dict(walk(values))
         done = compile_kernel(
-            ASTSource(compiled, signature, fixed, aligned),
+            ASTSource(
+                compiled,
+                dict(zip(compiled.arg_names, map(type_of, values), strict=True)),
+                {path: value for path, value in paths.items() if type_of(value) == "constexpr"},
+                # Numbers of rows in a group are multiples of 16, as addresses of buffers.
+                {p: ALIGNED for p, v in paths.items() if len(p) > 1 and type_of(v) != "constexpr"},
+            ),
             target=GPUTarget("cuda", capability, 32),
-            options={name: constants[name] for name in ("num_warps", "num_stages")},
+            options=options,
         )
         assert done.metadata.shared <= SHARED
         codes[compiled.__name__] = done.asm["ptx"]
     return codes
+
+
+def type_of(value: Any) -> Any:
+    """The type of an argument for Triton; of a group, a group of types."""
+    if isinstance(value, tuple):
+        return type(value)(*map(type_of, value))
+    if isinstance(value, torch.Tensor):
+        return TYPES[value.dtype]
+    return "i32" if isinstance(value, int) else "constexpr"
+
+
+def walk(
+    values: Sequence[Any], path: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Each argument, also in a group, with its place."""
+    for i, value in enumerate(values):
+        if isinstance(value, tuple):
+            yield from walk(value, (*path, i))
+        else:
+            yield (*path, i), value
 
 
 def shape_of(dtype: torch.dtype, B: int = 16, sets: int = 2) -> Shape:
