@@ -66,19 +66,20 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
     number = 0
     with open_bytes(path) as source:
         for block in iter(source.lines, b""):
-            raw = block if number else _check_begin(block, path)
+            if not number:
+                refuse_documents(block, path)
+            raw = block if number else block.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
             for fields in _split_lines(raw, splits, path, number):
                 number += 1
                 if fields:
                     yield number, fields
 
 
-def _check_begin(block: bytes, path: Path) -> bytes:
-    """The begin of a text without its byte order mark; InputError for that of a document."""
+def refuse_documents(content: bytes, path: Path) -> None:
+    """Raise InputError for bytes that begin as those of a document, not of text."""
     for begin, problem in DOCUMENTS.items():
-        if block.startswith(begin):
+        if content.startswith(begin):
             raise InputError(f"{path}: {problem}")
-    return block.removeprefix(b"\xef\xbb\xbf")
 
 
 def read_pairs(path: Path) -> dict[str, str] | None:

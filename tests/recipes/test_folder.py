@@ -348,6 +348,13 @@ def test_words_may_stand_beside_the_sound(
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
+        ("take.txt", b"0.0\t0.5\thello\n", "hello' has times"),
+        ("take.txt", b"1\n00:00:01,0 --> 00:00:02,0\nhello\n", "00:00:02,0' has times"),
+        ("take.txt", b"<?xml version='1.0'?>", "take.txt: is markup, not a text of words alone"),
+        ("take.lab", b'{"text": "hello"}', "take.lab: is markup"),
+        ("take.txt", b"{\\rtf1 hello}", "take.txt: is an RTF document"),
+        ("take.txt", b"PK\3\4", "take.txt: is an office document or an archive"),
+        ("take.txt", "hel\u200blo".encode(), "take.txt: hel\\u200blo holds U+200B ZERO WIDTH"),
         ("take.lab", b"0 3100000 sil\n", "'0 3100000 sil' has times; here a text is words alone"),
         ("take.txt", "naïve".encode("latin-1"), "is not UTF-8"),
         ("take.TextGrid", b"naive words", "no TextGrid of Praat, or cut off"),

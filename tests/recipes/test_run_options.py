@@ -72,6 +72,7 @@ def test_what_is_no_option_is_refused_before_there_is_an_environment(
         (["--recipe", "made", "--config", "absent.yaml"], "absent.yaml: there is no such file"),
         (["--recipe", "made", "--seeds", "0"], "--seeds 0: at least one"),
         (["--recipe", "made", "--stage", "5", "--stop-stage", "3"], "no stage of 0 to 7"),
+        (["--recipe", "made", "--corpus", "a\nb"], "--corpus: a path with the end of a line"),
         (["--recipe", "made", "--corpus", "absent"], "absent: there is no such folder"),
         (["--recipe", "made", "--nj", "0"], "--nj 0: at least one"),
         (["--recipe", "made", "--set", "seed=3"], "the seeds are chosen by --seeds"),

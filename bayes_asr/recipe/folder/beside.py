@@ -8,12 +8,17 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
+from bayes_asr.kaldi_io.binary import refuse_documents
+from bayes_asr.kaldi_io.marks import find_mark
 from bayes_asr.kaldi_io.text import write_text
-from bayes_asr.recipe.folder.sounds import BESIDE_KINDS, find_files, find_sound
+from bayes_asr.recipe.folder.sounds import BESIDE_KINDS, describe_seen, find_files, find_sound
 
 TIER = "words"
 Interval = tuple[float, float, str]
 """Begin and end in seconds, and what is said."""
+# times of HTK and TIMIT, in whole numbers, and of Audacity and subtitles
+TIMES = re.compile(r"\d+\s+\d+\s+\S|\s*\d*[.:,]\d[\d.:,]*\s+(-->\s+)?\d[\d.:,]*(\s|$)")
+MARKUP = re.compile(r"\s*(<\?xml|<!doctype|<html|\{\s*\"|\[\s*\{|webvtt|@begin)", re.I)
 # Praat reads quoted strings, numbers and flags that stand alone, and passes over the rest.
 VALUE = re.compile(r'"((?:[^"]|"")*)"|(?<!\S)([-+]?\d[\d.eE+-]*|<exists>)(?!\S)')
 
@@ -36,12 +41,13 @@ def write_beside(corpus: Path, text: Path) -> Path:
     if not texts:
         raise InputError(
             f"{corpus}: no sound file has a text beside it ({', '.join(BESIDE_KINDS)})"
+            f"{describe_seen(corpus)}"
         )
     counts = Counter(file.suffix.lower() for file in texts)
     kind = max(BESIDE_KINDS, key=lambda suffix: counts[suffix])
     transcribed = [file for file in texts if file.suffix.lower() == kind]
     parse = _read_grid if kind == ".textgrid" else _read_words
-    lines = [(_name(file, corpus), parse(file)) for file in transcribed]
+    lines = [(_name(file, corpus), _without_marks(parse(file), file)) for file in transcribed]
     text.parent.mkdir(parents=True, exist_ok=True)
     write_text(lines, text)
     without = len(sounds) - len(transcribed)
@@ -57,10 +63,23 @@ def _name(file: Path, corpus: Path) -> str:
     return name
 
 
+def _without_marks(words: list[str], path: Path) -> list[str]:
+    """The words of a text; InputError where one of them holds what nobody sees."""
+    for word in words:
+        if mark := find_mark(word):
+            raise InputError(f"{path}: {word} holds {mark}; write a space in its place, or none")
+    return words
+
+
 def _read_words(path: Path) -> list[str]:
-    """The words of a text; InputError where a line has times, as those of HTK and TIMIT do."""
-    for line in (lines := _decode(path).splitlines()):
-        if re.match(r"\d+\s+\d+\s+\S", line):
+    """The words of a text; InputError for markup, and where a line has times."""
+    content = _decode(path)
+    if MARKUP.match(content):
+        raise InputError(
+            f"{path}: is markup, not a text of words alone; take out all but the words"
+        )
+    for line in (lines := content.splitlines()):
+        if TIMES.match(line):
             raise InputError(
                 f"{path}: {line.strip()!r} has times; here a text is words alone, so take the times"
                 " away (for TIMIT there is the recipe timit)"
@@ -119,6 +138,7 @@ def _iter_tiers(values: Iterator[re.Match[str]]) -> Iterator[tuple[str, list[Int
 def _decode(path: Path) -> str:
     """The text of a file in UTF-8, or in UTF-16 with its mark, as Praat writes it."""
     content = read_bytes(path)
+    refuse_documents(content, path)
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
         return content.decode(encoding)

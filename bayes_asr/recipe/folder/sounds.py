@@ -61,7 +61,7 @@ def name_sounds(corpus: Path) -> dict[str, list[Path]]:
         kaldi = "; what wav.scp names is not read: copy or link it here"
         raise InputError(
             f"{corpus}: no sound files ({' '.join(sorted(SOUND))}); name their folder"
-            f"{kaldi * (corpus / 'wav.scp').is_file()}{_describe_seen(corpus)}"
+            f"{kaldi * (corpus / 'wav.scp').is_file()}{describe_seen(corpus)}"
         )
     return files
 
@@ -70,7 +70,7 @@ def _path_name(file: Path, corpus: Path) -> str:
     return file.relative_to(corpus).with_suffix("").as_posix()
 
 
-def _describe_seen(corpus: Path) -> str:
+def describe_seen(corpus: Path) -> str:
     """The kinds of files below a folder and how many there are, for the end of a message."""
     kinds = Counter(
         file.suffix.lower() or file.name for file in find_files(corpus) if file.is_file()
@@ -99,7 +99,7 @@ def refuse_missing_text(corpus: Path, text: Path) -> None:
             + f"; {BESIDE} reads {', '.join(BESIDE_KINDS)}"
             * any(suffix.lower() in BESIDE_KINDS for suffix in beside)
         )
-    raise InputError(f"{text}: is missing; it has a line {FORM}{remedy}{_describe_seen(corpus)}")
+    raise InputError(f"{text}: is missing; it has a line {FORM}{remedy}{describe_seen(corpus)}")
 
 
 def choose_files(

@@ -20,7 +20,8 @@ def prepare_options(options: RecipeOptions, recipe: Recipe) -> Iterator[str]:
     files = [Path(file) for file in (recipe.file(CONFIG), *options.config)]
     yield from load_section("recipe", files, options.set).options
     if options.corpus:
-        yield f"--corpus={options.corpus}"  # which may begin with a dash
+        # A name that begins with a dash would be taken for an option.
+        yield from ("--corpus", "./" * options.corpus.startswith("-") + options.corpus)
     if options.force and "force" in recipe.offers:
         yield "--force"
     # Without GMMs, which choose the dimension themselves, prepare.py makes the features.

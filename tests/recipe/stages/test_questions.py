@@ -113,6 +113,7 @@ def test_prepare_is_given_what_the_recipe_offers(ask: Asker, root: Path) -> None
     made = [*corpus, "--force", "--dim", "20"]
     assert ask("prepare-options", "--recipe=made", *words) == made
     assert ask("prepare-options", "--recipe=gmm", *words) == corpus
+    assert ask("prepare-options", "--recipe=gmm", "--corpus=-c") == ["--corpus", "./-c"]
     (root / "recipes/made/config.yaml").write_text("recipe: {options: [--per-speaker=9]}")
     assert ask("prepare-options", "--recipe=made") == ["--per-speaker=9"]
     fold = ("--recipe=made", "--set=recipe.options=[--fold]")
