@@ -29,8 +29,12 @@ for number, usual in (
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
 
-# What changes all the same: pytest names the phase of a test, and what is set once for a process.
-FREE_TO_CHANGE = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", *CACHES}
+# What changes all the same: pytest names the phase of a test, and what is set once for a process,
+# here by torch's compiler and by threadpoolctl.
+FREE_TO_CHANGE = {
+    *("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK"),
+    *CACHES,
+}
 
 # A slow machine is no fault, and nothing is kept from one run of the tests to the next.
 hypothesis.settings.register_profile("busy", deadline=None, database=None, max_examples=60)
