@@ -37,17 +37,18 @@ def beta_interval(
     if not 0 <= errors <= tokens or tokens == 0:
         raise InputError(f"no beta interval for {errors} errors of {tokens} tokens; use bootstrap")
     p_value = (1 - level) / 2
+    chances = [p_value, 1 - p_value]
     e, n = errors, tokens
     if prior == "wald":
         # The deviation of a share e / n is sqrt(p (1 - p) / n).
         half = scipy.stats.norm.ppf(1 - p_value) * np.sqrt(e / n * (1 - e / n) / n)
         return Interval(100 * (e / n - half), 100 * (e / n + half))
     if prior == "clopper-pearson":
-        low, high = scipy.stats.beta.ppf([p_value, 1 - p_value], [e, e + 1], [n - e + 1, n - e])
+        low, high = scipy.special.betaincinv([e, e + 1], [n - e + 1, n - e], chances)
     elif prior in ("uniform", "jeffreys"):
         # A prior Beta(a, a) gives a posterior Beta(e + a, n - e + a).
         a = 1.0 if prior == "uniform" else 0.5
-        low, high = scipy.stats.beta.ppf([p_value, 1 - p_value], e + a, n - e + a)
+        low, high = scipy.special.betaincinv(e + a, n - e + a, chances)
     else:
         raise InputError(
             f"unknown prior {prior!r}; known: uniform, jeffreys, clopper-pearson, wald"
