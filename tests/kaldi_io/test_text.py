@@ -16,7 +16,9 @@ from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_mapping, write_text
 
 # Kaldi separates by ASCII white space only: a no-break space belongs to a word.
-words = st.text(st.characters(codec="utf-8", exclude_characters=" \t\n\r\v\f\0"), min_size=1)
+words = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f\0"), min_size=1
+)
 
 
 def table(folder: Path, content: bytes) -> Path:
