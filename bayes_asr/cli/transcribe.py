@@ -12,9 +12,9 @@ from typing import cast
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import channel, lm_weight, penalty
-from bayes_asr.data.sound.arriving import iter_until_interrupt, read_arriving
 from bayes_asr.data.sound.audio import STDIN
 from bayes_asr.data.sound.containers import KINDS
+from bayes_asr.data.sound.online import iter_until_interrupt, read_pipe
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.live import FinalResult, PartialResult, open_live
 from bayes_asr.decode.packed import unpacked
@@ -151,7 +151,7 @@ def _listen(args: argparse.Namespace, weights: Weights | None) -> None:
         )
         LOGGER.info("hearing samples of int16 at %d Hz, one channel", listener.rate)
         show = _show_json if args.json else _show_words
-        pieces = read_arriving(sys.stdin.buffer, listener.rate, PIECE)
+        pieces = read_pipe(sys.stdin.buffer, listener.rate, PIECE)
         for samples in iter_until_interrupt(pieces):
             show(listener.push(samples))
         show(listener.finish())

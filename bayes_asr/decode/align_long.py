@@ -106,9 +106,11 @@ class LongAligner:
         spans: the segments of speech of a file in seconds; read: yields them, once for each call.
         """
         text = [word for line in lines for word in line]
-        known = [self.pronouncer.find_word(word) for word in text]
+        lexicon_words = [self.pronouncer.find_word(word) for word in text]
+        # Pass 1: recognition with a language model of the text; words that it finds are anchors
+        # where they follow each other in the text.
         recognised = self._recognise(lines, read())
-        chains = find_passages(known, [word for _, word in recognised])
+        chains = find_passages(lexicon_words, [word for _, word in recognised])
         if not chains:
             raise InputError(
                 f"{name}: no three words of the text follow each other in what is"
@@ -116,17 +118,19 @@ class LongAligner:
             )
         anchors = _place_anchors(chains, [segment for segment, _ in recognised], len(spans))
         LOGGER.info("%s: %d of %d words are anchors", name, sum(map(len, anchors)), len(text))
-        taken: dict[int, object] = {index: None for located in anchors for index in located}
+        placed: dict[int, object] = {index: None for located in anchors for index in located}
+        # Pass 2: the words of the text around the anchors of a group of segments are aligned with
+        # it, some or none of them, in the order of the sound.
         words: dict[int, TimedLabel] = {}
         phones: list[TimedLabel] = []
         segments = read()
         for group in group_segments(anchors, [end - begin for begin, end in spans]):
             parts = [next(segments) for _ in range(group.first, group.last)]
-            candidates = list_candidates(group, taken, len(text))
-            for index in group.anchors:
-                taken.pop(index, None)
+            candidates = list_candidates(group, placed, len(text))
+            for index in group.anchors:  # one that is not aligned is free for another group
+                placed.pop(index, None)
             located, new_phones = self._align_group(parts, candidates, text)
-            taken |= located
+            placed |= located
             words |= located
             phones += new_phones
         passages = sorted(chains, key=lambda chain: chain[0].sound)
@@ -154,9 +158,9 @@ class LongAligner:
     def _build_graph(self, lines: Sequence[Sequence[str]]) -> tuple[DecodingGraph, dict[int, str]]:
         """A graph of the words of the text, as they follow each other there, and their numbers."""
         pronouncer = self.pronouncer
-        known = [[pronouncer.find_word(word) for word in line] for line in lines]
+        sentences = [[pronouncer.find_word(word) for word in line] for line in lines if line]
         # Segments begin and end within lines: the text is also one sentence.
-        sentences = [[word for line in known for word in line], *filter(None, known)]
+        sentences.insert(0, [word for sentence in sentences for word in sentence])
         vocabulary = {*sentences[0]}
         lexicon = [entry for entry in pronouncer.lang.lexicon if entry.word in vocabulary]
         lang = replace(pronouncer.lang, lexicon=lexicon)
@@ -169,7 +173,7 @@ class LongAligner:
     def _align_group(
         self, segments: Sequence[RecordedSegment], candidates: Sequence[int], text: Sequence[str]
     ) -> tuple[dict[int, TimedLabel], list[TimedLabel]]:
-        """The words among the candidates that are said in segments, and their phones."""
+        """The candidates that are spoken in segments, and their phones."""
         if not candidates:
             return {}, []
         parts = [self.network(s.recording.features, s.recording.statistics) for s in segments]
@@ -181,9 +185,9 @@ class LongAligner:
             np.array(begins) - (ends - [len(part) for part in parts]), np.diff([0, *ends])
         )
         name = segments[0].recording.file
-        wanted = [text[index] for index in candidates]
+        words_of_text = [text[index] for index in candidates]
         try:
-            uttered = self._partial.align(name, wanted, loglikes)
+            uttered = self._partial.align(name, words_of_text, loglikes)
         except InputError as error:
             LOGGER.warning("%s; none of its words is aligned", error)
             return {}, []
@@ -191,7 +195,7 @@ class LongAligner:
         phones: list[TimedLabel] = []
         for stretch in _split_stretches(uttered, BREAK / self._shift):
             start, end = stretch[0].start, stretch[-1].end
-            spoken = [wanted[word.index] for word in stretch]
+            spoken = [words_of_text[word.index] for word in stretch]
             try:
                 timed = self.timing(name, spoken, loglikes[start:end])
             except InputError as error:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
-from bayes_asr.data.sound.arriving import ArrivingFeatures
+from bayes_asr.data.sound.online import OnlineFeatures
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import read_silence_ids
@@ -74,7 +74,7 @@ class LiveRecogniser:
         """
         self._recogniser = recogniser
         self._stream = recogniser.network.stream(statistics)
-        self._sounds = {name: ArrivingFeatures(analysis) for name, analysis in analyses.items()}
+        self._sounds = {name: OnlineFeatures(analysis) for name, analysis in analyses.items()}
         self._silent, self._pause = silent, pause
         (self._rate,) = {analysis.sample_rate for analysis in analyses.values()}
         self._passed = 0  # frames of the utterances that are over

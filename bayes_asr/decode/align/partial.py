@@ -89,6 +89,7 @@ class PartialAligner:
         for i in range(len(words) + 1):
             come, go, skip = 3 * i, 3 * i + 1, 3 * i + 2
             filled, states = states, states + 1
+            # Between two words is nothing, a pause, or a filler and perhaps a pause behind it.
             arcs.append((come, NO_PHONE, -log_scalar(1.0 - pause), go))
             if pause:
                 arcs.append((come, pronouncer.silence, -log_scalar(pause), go))
@@ -100,7 +101,9 @@ class PartialAligner:
             ]
             if i == len(words):
                 return PhoneAcceptor(arcs, {go: 0.0})
+            # A run of skipped words begins, goes on, and ends by the arc from `skip` to `come`.
             arcs += [(go, NO_PHONE, OF_SKIPPING, skip + 3), (skip, NO_PHONE, OF_SKIPPED, skip + 3)]
+            # A spoken word leads from `go` to `come` of the next boundary.
             for cost, phones in pronouncer.pronounce(words[i]):
                 inner = [go, *range(states, states + len(phones) - 1), come + 3]
                 states += len(phones) - 1

@@ -42,17 +42,17 @@ def group_segments(
         yield group
 
 
-def list_candidates(group: SegmentGroup, taken: Mapping[int, object], count: int) -> list[int]:
+def list_candidates(group: SegmentGroup, placed: Mapping[int, object], count: int) -> list[int]:
     """The words that may be in a group, in the order in which they would be said.
 
-    taken: words that are anchored or aligned elsewhere; count: words of the text.
+    placed: words that are anchored or aligned elsewhere; count: words of the text.
     """
     candidates: list[int] = []
 
     def add(indices: range) -> None:
         seen = {*candidates, *group.anchors}
         for index in indices:
-            if not 0 <= index < count or index in taken or index in seen:
+            if not 0 <= index < count or index in placed or index in seen:
                 break
             candidates.append(index)
 
@@ -60,7 +60,7 @@ def list_candidates(group: SegmentGroup, taken: Mapping[int, object], count: int
         head: list[int] = []
         seen = {*candidates, *group.anchors}
         for index in range(anchor - 1, max(-1, anchor - 1 - MOST_AT_EDGE), -1):
-            if index in taken or index in seen:
+            if index in placed or index in seen:
                 break
             head.append(index)
         candidates += [*head[::-1], anchor]

@@ -85,7 +85,7 @@ def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
         )
 
 
-class Pairs(NamedTuple):
+class PairedErrors(NamedTuple):
     """Errors of A and of B, and reference tokens, of each unit [S].
 
     All are whole multiples of those of one run, so that what is equal stays equal.
@@ -95,9 +95,9 @@ class Pairs(NamedTuple):
     b: np.ndarray
     tokens: np.ndarray
 
-    def with_tokens(self) -> "Pairs":
+    def with_tokens(self) -> "PairedErrors":
         """The units that have reference tokens."""
-        return Pairs(*(column[self.tokens > 0] for column in self))
+        return PairedErrors(*(column[self.tokens > 0] for column in self))
 
 
 def _run_weights(a: Sequence[Score], b: Sequence[Score]) -> tuple[int, int]:
@@ -109,22 +109,23 @@ def _run_weights(a: Sequence[Score], b: Sequence[Score]) -> tuple[int, int]:
 
 def _collect(
     a: Sequence[Sequence[ErrorCounts]], b: Sequence[Sequence[ErrorCounts]], weights: tuple[int, int]
-) -> Pairs:
+) -> PairedErrors:
     errors_a, errors_b = (
         weight * np.array([[c.errors for c in run] for run in runs]).sum(axis=0)
         for weight, runs in zip(weights, (a, b), strict=True)
     )
     # Tokens are those of one run, times the runs that the weighted errors stand for.
-    return Pairs(errors_a, errors_b, weights[0] * len(a) * np.array([c.tokens for c in a[0]]))
+    tokens = weights[0] * len(a) * np.array([c.tokens for c in a[0]])
+    return PairedErrors(errors_a, errors_b, tokens)
 
 
-def collect_utterances(a: Sequence[Score], b: Sequence[Score]) -> Pairs:
+def collect_utterances(a: Sequence[Score], b: Sequence[Score]) -> PairedErrors:
     """The errors of each utterance, over all runs of each side."""
     of_a, of_b = ([[u.counts for u in score.utterances] for score in runs] for runs in (a, b))
     return _collect(of_a, of_b, _run_weights(a, b))
 
 
-def collect_speakers(a: Sequence[Score], b: Sequence[Score]) -> Pairs:
+def collect_speakers(a: Sequence[Score], b: Sequence[Score]) -> PairedErrors:
     """The errors of each speaker, over all runs of each side."""
     of_a, of_b = ([list(score.speakers.values()) for score in runs] for runs in (a, b))
     return _collect(of_a, of_b, _run_weights(a, b))
@@ -257,7 +258,7 @@ def _match(
     return result.z, result.p_student if student else result.p
 
 
-def _plan_matched_pairs(unit: str, pairs: Pairs, student: bool = False) -> _PlannedTest:
+def _plan_matched_pairs(unit: str, pairs: PairedErrors, student: bool = False) -> _PlannedTest:
     run = partial(_match, pairs.a, pairs.b, student=student)
     name = "matched pairs, Student's t" if student else "matched pairs"
     return _PlannedTest(name, unit, len(pairs.a), run)
@@ -270,7 +271,7 @@ RANKS = {
 }
 
 
-def _plan_wilcoxon(unit: str, pairs: Pairs, method: str) -> _PlannedTest:
+def _plan_wilcoxon(unit: str, pairs: PairedErrors, method: str) -> _PlannedTest:
     rates = _compare_rates(pairs)
 
     def run(alternative: Alternative) -> tuple[float, float]:
@@ -279,12 +280,12 @@ def _plan_wilcoxon(unit: str, pairs: Pairs, method: str) -> _PlannedTest:
     return _PlannedTest(RANKS[method], unit, len(pairs.tokens), run, method == "exact")
 
 
-def _plan_exact_wilcoxon(unit: str, pairs: Pairs) -> list[_PlannedTest]:
+def _plan_exact_wilcoxon(unit: str, pairs: PairedErrors) -> list[_PlannedTest]:
     few = len(pairs.tokens) <= EXACT_LIMIT
     return [_plan_wilcoxon(unit, pairs, "exact")] if few else []
 
 
-def _compare_rates(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+def _compare_rates(pairs: PairedErrors) -> tuple[np.ndarray, np.ndarray]:
     """Differences of rates and zeros; of whole numbers, equal ones are rounded alike: ties stay."""
     # One division of the difference keeps equal errors at exactly 0, as two rates might not.
     return 100 * (pairs.a - pairs.b) / pairs.tokens, np.zeros(len(pairs.tokens))

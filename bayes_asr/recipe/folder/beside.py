@@ -15,7 +15,7 @@ from bayes_asr.recipe.folder.sounds import BESIDE_KINDS, describe_seen, find_fil
 
 TIER = "words"
 Interval = tuple[float, float, str]
-"""Begin and end in seconds, and what is said."""
+"""Begin and end in seconds, and the text."""
 # times of HTK and TIMIT, in whole numbers, and of Audacity and subtitles
 TIMES = re.compile(r"\d+\s+\d+\s+\S|\s*\d*[.:,]\d[\d.:,]*\s+(-->\s+)?\d[\d.:,]*(\s|$)")
 MARKUP = re.compile(r"\s*(<\?xml|<!doctype|<html|\{\s*\"|\[\s*\{|webvtt|@begin)", re.I)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bayes_asr.evaluate.score.comparison import compare
-from bayes_asr.evaluate.score.paired_tests import Pairs
+from bayes_asr.evaluate.score.paired_tests import PairedErrors
 from bayes_asr.evaluate.score.power import Precision, detect, find_shift, measure_precision
 from bayes_asr.evaluate.score.statistics import matched_pairs, paired_bootstrap
 from tests.support.report_runs import make_score
@@ -50,7 +50,7 @@ def test_simulated_sets_show_the_difference_as_often_as_said(unit: str, number: 
 def test_precision_is_the_error_of_the_paired_bootstrap() -> None:
     rng = np.random.default_rng(5)
     tokens = np.full(200, 30)
-    pairs = Pairs(rng.binomial(tokens, 0.3), rng.binomial(tokens, 0.25), tokens)
+    pairs = PairedErrors(rng.binomial(tokens, 0.3), rng.binomial(tokens, 0.25), tokens)
     precision = measure_precision("utterance", pairs.a - pairs.b, pairs.tokens.sum())
     assert precision
     drawn = paired_bootstrap(*pairs).difference.standard_error
@@ -60,8 +60,8 @@ def test_precision_is_the_error_of_the_paired_bootstrap() -> None:
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=20), st.integers(2, 5))
 def test_precision_does_not_depend_on_how_often_runs_count(errors: list[int], times: int) -> None:
     a = np.array([*errors, 3, 4])
-    once = Pairs(a, np.zeros_like(a), np.full(len(a), 10))
-    often = Pairs(*(times * column for column in once))
+    once = PairedErrors(a, np.zeros_like(a), np.full(len(a), 10))
+    often = PairedErrors(*(times * column for column in once))
     first, second = (
         measure_precision("speaker", pairs.a - pairs.b, pairs.tokens.sum())
         for pairs in (once, often)

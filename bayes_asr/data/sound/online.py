@@ -1,4 +1,4 @@
-"""Sound that arrives: samples through a pipe, and features of what is there so far."""
+"""Online sound: samples of a pipe, and the features that are complete so far."""
 
 import math
 import signal
@@ -20,7 +20,7 @@ FORMAT = struct.Struct("<HHIIHH")  # of the chunk `fmt `
 LARGEST_CHUNK = 1 << 20  # bytes, of those before the samples
 
 
-def read_arriving(file: BinaryIO, rate: int, seconds: float) -> Iterator[np.ndarray]:
+def read_pipe(file: BinaryIO, rate: int, seconds: float) -> Iterator[np.ndarray]:
     """Yield samples [N] of a pipe, int16, at most so many seconds at once, as they come.
 
     Plain samples of `rate` Hz, in one channel, or a RIFF header before them. InputError where that
@@ -108,7 +108,7 @@ def _read(file: BinaryIO, size: int) -> bytes:
     return bytes(parts)
 
 
-class ArrivingFeatures:
+class OnlineFeatures:
     """The features of an `Analysis`, of samples that arrive in pieces."""
 
     def __init__(self, analysis: Analysis) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.sound.arriving import ArrivingFeatures, iter_until_interrupt, read_arriving
+from bayes_asr.data.sound.online import OnlineFeatures, iter_until_interrupt, read_pipe
 from bayes_asr.data.sound.spectrum import Analysis
 from tests.data.sound.test_audio import riff
 
@@ -28,7 +28,7 @@ class Pipe(io.BytesIO):
 def test_samples_are_those_that_were_sent(header: bool) -> None:
     samples = np.random.default_rng(0).integers(-(2**15), 2**15, 5000).astype(np.int16)
     content = riff(samples[:, None]) if header else samples.tobytes()
-    parts = [*read_arriving(Pipe(content), RATE, 0.1)]
+    parts = [*read_pipe(Pipe(content), RATE, 0.1)]
     assert len(parts) > 10
     np.testing.assert_array_equal(np.concatenate(parts), samples)
 
@@ -36,11 +36,11 @@ def test_samples_are_those_that_were_sent(header: bool) -> None:
 def test_chunks_behind_the_samples_are_no_samples() -> None:
     samples = np.arange(100, dtype=np.int16)
     content = riff(samples[:, None]) + b"LIST\x04\0\0\0abcd"
-    np.testing.assert_array_equal(np.concatenate([*read_arriving(Pipe(content), RATE, 1)]), samples)
+    np.testing.assert_array_equal(np.concatenate([*read_pipe(Pipe(content), RATE, 1)]), samples)
     # A size that was not known when it was written is that of all that comes.
     place = content.index(b"data") + 4
     endless = content[:place] + b"\xff" * 4 + content[place + 4 :]
-    assert len(np.concatenate([*read_arriving(Pipe(endless), RATE, 1)])) == 100 + 6
+    assert len(np.concatenate([*read_pipe(Pipe(endless), RATE, 1)])) == 100 + 6
 
 
 def test_extensible_headers_of_plain_samples_are_read() -> None:
@@ -50,27 +50,27 @@ def test_extensible_headers_of_plain_samples_are_read() -> None:
     assert size == b"\x10\0\0\0"
     extended = b"\xfe\xff" + form[2:] + b"\x16\0\x10\0" + bytes(4) + b"\1\0" + bytes(14)
     content = head + b"fmt \x28\0\0\0" + extended + tail
-    np.testing.assert_array_equal(np.concatenate([*read_arriving(Pipe(content), RATE, 1)]), samples)
+    np.testing.assert_array_equal(np.concatenate([*read_pipe(Pipe(content), RATE, 1)]), samples)
 
 
 @pytest.mark.parametrize("head", [b"fLaC", b"OggS", b"ID3\3", b"caff\0\1"])
 def test_packed_sound_is_no_noise(head: bytes) -> None:
     with pytest.raises(InputError, match="sox IN -t raw"):
-        next(read_arriving(io.BytesIO(head + bytes(100)), RATE, 0.1))
+        next(read_pipe(io.BytesIO(head + bytes(100)), RATE, 0.1))
 
 
 def test_nothing_is_no_samples() -> None:
-    assert [*read_arriving(io.BytesIO(), RATE, 0.1)] == []
+    assert [*read_pipe(io.BytesIO(), RATE, 0.1)] == []
 
 
 def test_other_sound_is_refused_with_what_to_do() -> None:
     stereo = riff(np.zeros((10, 2), np.int16), 8000)
     with pytest.raises(InputError, match=r"2 channels of 16 bits at 8000 Hz; give one .*-r 16000"):
-        next(read_arriving(io.BytesIO(stereo), RATE, 0.1))
+        next(read_pipe(io.BytesIO(stereo), RATE, 0.1))
     with pytest.raises(InputError, match="header is damaged"):
-        next(read_arriving(io.BytesIO(stereo[:30]), RATE, 0.1))
+        next(read_pipe(io.BytesIO(stereo[:30]), RATE, 0.1))
     with pytest.raises(InputError, match="header is damaged"):
-        next(read_arriving(io.BytesIO(stereo[:12] + b"LIST" + b"\xff" * 4), RATE, 0.1))
+        next(read_pipe(io.BytesIO(stereo[:12] + b"LIST" + b"\xff" * 4), RATE, 0.1))
 
 
 @settings(deadline=None, max_examples=20)
@@ -83,7 +83,7 @@ def test_features_in_pieces_are_those_of_the_whole(kind: str, sizes: list[int], 
     pytest.importorskip("kaldi_native_fbank")
     analysis = Analysis(kind)  # type: ignore[arg-type]
     samples = np.random.default_rng(seed).normal(0, 1000, sum(sizes)).astype(np.float32)
-    arriving = ArrivingFeatures(analysis)
+    arriving = OnlineFeatures(analysis)
     parts = [arriving.push(part) for part in np.split(samples, np.cumsum(sizes)[:-1])]
     np.testing.assert_array_equal(np.concatenate(parts), analysis(samples))
 
@@ -91,7 +91,7 @@ def test_features_in_pieces_are_those_of_the_whole(kind: str, sizes: list[int], 
 @pytest.mark.parametrize("kind", ["samples", "pitch", "mfcc-pitch"])
 def test_features_of_the_whole_are_refused(kind: str) -> None:
     with pytest.raises(InputError, match="known when all of a sound is there"):
-        ArrivingFeatures(Analysis(kind))  # type: ignore[arg-type]
+        OnlineFeatures(Analysis(kind))  # type: ignore[arg-type]
 
 
 def test_an_interrupt_lets_the_last_piece_be_done() -> None:
