@@ -368,9 +368,9 @@ def _sync(path: Path) -> None:
 
 def _remove_leftovers(directory: Path) -> None:
     """Remove what processes left unfinished that are no more: of this machine, or of any by age."""
-    for path in directory.iterdir():
-        if (match := LEFTOVER.fullmatch(path.name)) and _is_over(path, *match.groups()):
-            shutil.rmtree(path, ignore_errors=True)
+    for name in os.listdir(directory):  # plain names: there may be as many as files of a corpus
+        if (match := LEFTOVER.fullmatch(name)) and _is_over(directory / name, *match.groups()):
+            shutil.rmtree(directory / name, ignore_errors=True)
 
 
 def _is_over(path: Path, host: str, process: str) -> bool:
