@@ -113,7 +113,7 @@ install_torch() {
     echo "takes 5.7 GB. The $build build is installed, as $why. To choose: BAYES_ASR_TORCH=cpu or cuda before the command."
     [[ $build == cpu ]] || return 0
     ours=$(sed -n 's/^torch==//p' "$root/constraints.txt")
-    "$environment/bin/python" -m pip install --no-deps --no-compile --retries 1 --timeout 20 --index-url "$cpu_builds" "torch==$ours" ||
+    "$environment/bin/python" -m pip install --no-deps --retries 1 --timeout 20 --index-url "$cpu_builds" "torch==$ours" ||
         echo "There is no CPU build of torch $ours at $cpu_builds: what pip finds by itself follows."
 }
 
@@ -128,8 +128,7 @@ install() {
         echo 'No C++ compiler was found: the slower NumPy and PyTorch forms will be used instead.'
     fi
     pins >"$constraints"
-    # Python compiles what it imports, and most of 12,000 modules it never does.
-    (cd "$root" && "$environment/bin/python" -m pip install --editable ".[$1]" --no-compile --constraint "$constraints") ||
+    (cd "$root" && "$environment/bin/python" -m pip install --editable ".[$1]" --constraint "$constraints") ||
         fail "The installation failed, see above. Running this again continues it."
 }
 

@@ -46,7 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that holds the installed package, and bin/bayes-asr."""
     folder = tmp_path_factory.mktemp("installed")
-    pip("install", "--no-compile", "--target", folder, wheel)
+    pip("install", "--target", folder, wheel)
     return folder
 
 
