@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (
@@ -221,8 +221,4 @@ def _print_summary(args: argparse.Namespace, summary: AlignSummary) -> None:
     if summary.confidence is not None:
         print(f"mean confidence {summary.confidence:.2f}")
     if summary.doubtful:
-        names = name_some([f"{utt} ({value:.2f})" for utt, value in summary.doubtful.items()])
-        print(
-            f"text and sound of {len(summary.doubtful)} utterances disagree"
-            f" (confidence below {DOUBTFUL:g}): {names}"
-        )
+        print(summary.describe_doubts())

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
@@ -76,6 +76,20 @@ class AlignSummary:
         self.confidence = float(np.mean([*confidences.values()])) if confidences else None
         ranked = sorted(confidences.items(), key=lambda item: item[1])
         self.doubtful = {utt: value for utt, value in ranked if value < DOUBTFUL}
+
+    def describe_doubts(self) -> str:
+        """The utterances whose text and sound disagree; of most, that the network is at fault."""
+        names = name_some([f"{utt} ({value:.2f})" for utt, value in self.doubtful.items()])
+        if 2 * len(self.doubtful) > self.aligned:
+            return (
+                f"{len(self.doubtful)} of {self.aligned} utterances have a confidence below"
+                f" {DOUBTFUL:g}: so many say that the network knows too little of this speech, and"
+                f" nothing of their texts; the lowest are {names}"
+            )
+        return (
+            f"text and sound of {len(self.doubtful)} utterances disagree (confidence below"
+            f" {DOUBTFUL:g}): {names}"
+        )
 
 
 @dataclass(frozen=True)

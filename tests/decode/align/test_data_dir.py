@@ -9,6 +9,7 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.data.targets.alignments import Alignments
+from bayes_asr.decode.align.data_dir import AlignSummary
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_text
 from tests.support.places import CONF
@@ -270,3 +271,14 @@ def test_utterances_of_other_texts_are_named(
     assert min(summary["doubtful"], key=summary["doubtful"].get) == "dev0-1"
     assert record["doubtful"] == summary["doubtful"]
     assert 0 < summary["confidence"] < 1
+
+
+def test_where_most_texts_seem_wrong_the_network_is() -> None:
+    """As of the first networks of a recipe without Kaldi."""
+    summary = AlignSummary(utterances=5, aligned=4)
+    summary.rate({"a": 0.9, "b": 0.3, "c": 0.8, "d": 0.7})
+    assert summary.describe_doubts() == (
+        "text and sound of 1 utterances disagree (confidence below 0.6): b (0.30)"
+    )
+    summary.rate({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.7})
+    assert "3 of 4 utterances have a confidence below 0.6: so many say" in summary.describe_doubts()
