@@ -33,7 +33,7 @@ from bayes_asr.nn.frames import pack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train import components
 from bayes_asr.train.batch import Batch
-from bayes_asr.train.loop import run_batches
+from bayes_asr.train.loop import PassBatches, run_batches
 from bayes_asr.train.step import Step
 
 INPUTS, OUTPUTS, PROCESSES = 50, (1900, 48), 2
@@ -94,9 +94,7 @@ def train(
                     done = run_batches(
                         model,
                         criterion,
-                        [[""]] * STEPS,
-                        partial(take_next, left),
-                        title="",
+                        PassBatches("", [[""]] * STEPS, partial(take_next, left)),
                         step=step,
                     )
                     rounds.append((done.frames, time.perf_counter() - start, done.loss))

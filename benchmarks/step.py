@@ -53,7 +53,7 @@ from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train import components
 from bayes_asr.train.batch import Batch
-from bayes_asr.train.loop import run_batches
+from bayes_asr.train.loop import PassBatches, run_batches
 from bayes_asr.train.step import Step
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
@@ -128,9 +128,7 @@ def ours(size: Size, unit: str, tied: bool, dtype: str, kind: str) -> Variant:
             run_batches(
                 model,
                 criterion,
-                [[name] for name in batches],
-                lambda utts: batches[utts[0]],
-                title="",
+                PassBatches("", [[name] for name in batches], lambda utts: batches[utts[0]]),
                 step=step,
                 after_batch=lambda totals: taken(len(totals.skipped)),
             )

@@ -61,17 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="transcripts (default: text of the data); of FILE: a file of its words",
     )
-    parser.add_argument(
-        "--channel",
-        type=channel,
-        metavar="N",
-        help="of FILE, counted from 0, or `mean` (default: the first, with a warning)",
-    )
-    parser.add_argument(
-        "--segments",
-        choices=SEGMENTERS,
-        help="of FILE: as of transcribe; beyond a minute parts of the text may be missing or moved",
-    )
+    _add_file_arguments(parser)
     parser.add_argument(
         "--out", type=Path, help="alignment directory to write (default: that of --textgrid)"
     )
@@ -96,6 +86,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-pipes", action="store_true", help="run commands in scp files")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def _add_file_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of a single file."""
+    parser.add_argument(
+        "--channel",
+        type=channel,
+        metavar="N",
+        help="of FILE, counted from 0, or `mean` (default: the first, with a warning)",
+    )
+    parser.add_argument(
+        "--segments",
+        choices=SEGMENTERS,
+        help="of FILE: as of transcribe; beyond a minute parts of the text may be missing or moved",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -164,9 +169,8 @@ def _align_file(args: argparse.Namespace) -> None:
         args.run,
         args.file,
         lines,
-        find_lang(args),
+        TranscriptSource(find_lang(args), args.oov, args.text),
         choose_options(args),
-        unknown=args.oov,
         channel=args.channel,
         segmenter=args.segments,
     )

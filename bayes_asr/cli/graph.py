@@ -76,6 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write HCL.fst and G.fst, which decode composes while it searches, for a large --lm",
     )
+    _add_hotword_arguments(parser)
+    parser.add_argument("--transition-scale", type=SCALE, default=1.0, help="default %(default)s")
+    parser.add_argument("--self-loop-scale", type=SCALE, default=0.1, help="default %(default)s")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def _add_hotword_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of words that become part of the graph."""
     parser.add_argument(
         "--hotwords",
         type=Path,
@@ -88,9 +96,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="of bayes-asr g2p: phones of hotwords that have none in the file or the lexicon",
     )
-    parser.add_argument("--transition-scale", type=SCALE, default=1.0, help="default %(default)s")
-    parser.add_argument("--self-loop-scale", type=SCALE, default=0.1, help="default %(default)s")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -15,9 +15,9 @@ from bayes_asr.cli.arguments import channel, lm_weight, penalty
 from bayes_asr.data.sound.audio import STDIN
 from bayes_asr.data.sound.containers import KINDS
 from bayes_asr.data.sound.online import iter_until_interrupt, read_pipe
-from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.live import FinalResult, PartialResult, open_live
 from bayes_asr.decode.packed import unpacked
+from bayes_asr.decode.recognise import RecogniserOptions
 from bayes_asr.decode.segments import SEGMENTERS
 from bayes_asr.decode.subtitles import Format, make_cues, write_subtitles
 from bayes_asr.decode.transcribe import Transcript, transcribe
@@ -73,6 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hotwords", type=Path, metavar="FILE", help="words and phrases to prefer, one a line"
     )
+    _add_live_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_live_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of words while one speaks."""
     parser.add_argument(
         "--live",
         action="store_true",
@@ -85,7 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="with --live: a recording of whoever will speak, over which to normalise",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -99,19 +104,18 @@ def run(args: argparse.Namespace) -> None:
         _check_recordings(args.files)
     # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
+    options = RecogniserOptions(args.graph, weights, args.hotwords)
     if args.live or args.speaker:
-        _listen(args, weights)
+        _listen(args, options)
         return
     with unpacked(args.run) as run_directory:
         transcripts, refused = transcribe(
             run_directory,
             args.files,
+            options,
             channel=args.channel,
             one_speaker=args.one_speaker,
-            weights=weights,
-            graph=args.graph,
             segmenter=args.segments,
-            hotwords=args.hotwords,
         )
     _write_files(args, transcripts)
     if args.json:
@@ -134,7 +138,7 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-def _listen(args: argparse.Namespace, weights: Weights | None) -> None:
+def _listen(args: argparse.Namespace, options: RecogniserOptions) -> None:
     """Print the words of standard input as they are spoken; Ctrl-C ends the sound."""
     if not args.live or [*map(str, args.files)] != [STDIN]:
         raise InputError("hearing a pipe: bayes-asr transcribe RUN - --live")
@@ -142,13 +146,7 @@ def _listen(args: argparse.Namespace, weights: Weights | None) -> None:
     if strangers:
         raise InputError(f"--{strangers[0].replace('_', '-')}: of files, not of --live")
     with unpacked(args.run) as run_directory:
-        listener = open_live(
-            run_directory,
-            args.speaker,
-            weights=weights,
-            graph=args.graph,
-            hotwords=args.hotwords,
-        )
+        listener = open_live(run_directory, args.speaker, options)
         LOGGER.info("hearing samples of int16 at %d Hz, one channel", listener.rate)
         show = _show_json if args.json else _show_words
         pieces = read_pipe(sys.stdin.buffer, listener.rate, PIECE)

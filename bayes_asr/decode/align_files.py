@@ -17,7 +17,7 @@ from bayes_asr.decode.align.spelling import spell_words
 from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.align.timing_aligner import TimingAligner
-from bayes_asr.decode.align.transcripts import read_pronouncer
+from bayes_asr.decode.align.transcripts import TranscriptSource, read_pronouncer
 from bayes_asr.decode.align_long import LongAligner, LongAlignment
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.lattices.ctm import TimedLabel
@@ -78,26 +78,25 @@ def align_file(
     run: Path,
     file: Path,
     lines: Sequence[Sequence[str]],
-    lang: Path,
+    transcripts: TranscriptSource,
     options: AlignOptions,
     *,
-    unknown: str | None = None,
     channel: Channel | None = None,
     segmenter: Segmenter | None = None,
 ) -> AlignedFile:
     """Align a sound file with the lines of words that are spoken in it, by the best network of a
     run.
 
-    The file is a speaker of its own. lang: as of `TranscriptSource`, likewise `unknown`. segmenter:
-    finds speech; where it does, parts of the text may be missing or moved, and so it is by itself
-    beyond a minute. InputError for words that the lexicon lacks and cannot spell, and where nothing
-    can be aligned.
+    The file is a speaker of its own. transcripts: with the lexicon of these words. segmenter: finds
+    speech; where it does, parts of the text may be missing or moved, and so it is by itself beyond
+    a minute. InputError for words that the lexicon lacks and cannot spell, and where nothing can be
+    aligned.
     """
     load_soundfile()
     config, network = read_configuration(run), load(run)
     model = task_of(config).locate_model()
     words = [word for line in lines for word in line]
-    pronouncer = read_pronouncer(lang, model, unknown)
+    pronouncer = read_pronouncer(transcripts.lang, model, transcripts.unknown)
     try:
         pronouncer = spell_words(pronouncer, words)
     except InputError as error:

@@ -12,10 +12,11 @@ from bayes_asr.data.sound.online import OnlineFeatures
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import read_silence_ids
-from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.recognise import (
+    OF_RUN,
     RecognisedWord,
     Recogniser,
+    RecogniserOptions,
     locate_graph,
     open_recogniser,
 )
@@ -152,17 +153,14 @@ class LiveRecogniser:
 def open_live(
     run: Path,
     speaker: Path | None = None,
+    options: RecogniserOptions = OF_RUN,
     *,
-    weights: Weights | None = None,
-    graph: Path | None = None,
-    hotwords: Path | None = None,
     pause: float = PAUSE,
 ) -> LiveRecogniser:
     """Open a run for sound that arrives, at the rate `LiveRecogniser.rate`.
 
-    speaker: a recording of the speaker, for a run that normalises by speaker. weights,
-    graph, hotwords: as of `transcribe`. InputError for a run that needs all of a sound, or that is
-    adapted to speakers.
+    speaker: a recording of the speaker, for a run that normalises by speaker. InputError for a run
+    that needs all of a sound, or that is adapted to speakers.
     """
     config = read_configuration(run)
     if task_of(config).recogniser == "generate":
@@ -183,7 +181,7 @@ def open_live(
             )
         recording = front_end.read(str(speaker), None)
         statistics = dict(front_end.estimate(recording.file, [recording]).statistics)
-    recogniser = open_recogniser(run, network, config, weights, graph, hotwords)
+    recogniser = open_recogniser(run, network, config, options)
     search_weights = 1 / recogniser.options.acoustic_scale, 0.0
     if not np.allclose(search_weights, recogniser.weights):
         LOGGER.info(
@@ -192,5 +190,5 @@ def open_live(
             *(search_weights[0], *recogniser.weights),
         )
     phones = read_transition_model(task_of(config).locate_model()).phone
-    silent = np.isin(phones, read_silence_ids(graph or locate_graph(run, config)))
+    silent = np.isin(phones, read_silence_ids(options.graph or locate_graph(run, config)))
     return LiveRecogniser(recogniser, front_end.analyses, statistics, silent, pause)

@@ -41,6 +41,24 @@ class RecognisedWord:
 
 
 @dataclass(frozen=True)
+class RecogniserOptions:
+    """Options of the search of a run.
+
+    graph: another folder than the run's; weights: LM weight and insertion penalty, otherwise those
+    that dev chose with this graph, or those of the search where it did not; hotwords: a file of
+    words and phrases to prefer.
+    """
+
+    graph: Path | None = None
+    weights: Weights | None = None
+    hotwords: Path | None = None
+
+
+OF_RUN = RecogniserOptions()
+"""The graph and the weights of the run itself."""
+
+
+@dataclass(frozen=True)
 class Recogniser:
     """A run, ready to recognise: features to words at the weights that were chosen on dev."""
 
@@ -103,19 +121,14 @@ class Recogniser:
 
 
 def open_recogniser(
-    run: Path,
-    network: LogLikelihoods,
-    config: Config,
-    weights: Weights | None,
-    other_graph: Path | None,
-    hotwords: Path | None,
+    run: Path, network: LogLikelihoods, config: Config, options: RecogniserOptions
 ) -> Recogniser:
-    """Return a run with its graph, or `other_graph`, and the weights that dev chose, or others."""
-    graph = other_graph or locate_graph(run, config)
+    """Return a run with its graph and the weights that dev chose, or those of the options."""
+    graph = options.graph or locate_graph(run, config)
     model = task_of(config).locate_model()
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
-    weights = weights or choose_weights(run, graph, search, is_other=bool(other_graph))
+    weights = options.weights or choose_weights(run, graph, search, is_other=bool(options.graph))
     (checked,) = pair_weights(*([weight] for weight in weights))
     # Kaldi's graph folders need not have a lexicon: words are recognised without it.
     pronouncer = None
@@ -123,7 +136,8 @@ def open_recogniser(
         pronouncer = read_pronouncer(graph, model)
     except (InputError, OSError) as error:
         LOGGER.warning("%s; times are rough", error)
-    decoding_graph, engine = load_decoding_graph(graph, model, None, hotwords), choose_engine()
+    decoding_graph = load_decoding_graph(graph, model, None, options.hotwords)
+    engine = choose_engine()
     return Recogniser(network, decoding_graph, words, search, checked, engine, pronouncer)
 
 

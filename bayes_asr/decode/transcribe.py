@@ -16,10 +16,11 @@ from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
 from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load
-from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.recognise import (
+    OF_RUN,
     RecognisedWord,
     Recogniser,
+    RecogniserOptions,
     locate_graph,
     open_recogniser,
 )
@@ -98,32 +99,27 @@ class Transcript:
 def transcribe(
     run: Path,
     files: Sequence[Path],
+    options: RecogniserOptions = OF_RUN,
     *,
     channel: Channel | None = None,
     one_speaker: bool = False,
-    weights: Weights | None = None,
-    graph: Path | None = None,
     segmenter: Segmenter | None = None,
-    hotwords: Path | None = None,
 ) -> tuple[list[Transcript], list[str]]:
     """Recognise the words of sound files by the best network of `run`; - is standard input.
 
     Returns transcripts, and a line for each file in which nothing can be recognised. Sound of
     another rate than the front end's is resampled, with a warning. Where the run normalises by or
-    adapts to the speaker, each file is one, or all are if `one_speaker`. channel: of several,
-    counted from 0, or their mean. `graph`: another folder than the run's. `weights`: LM weight and
-    insertion penalty, otherwise those that dev chose with this graph, or those of the search where
-    it did not. Runs with a decoder have neither. segmenter: finds speech, whose segments are
-    recognised one by one; None cuts what is longer than a minute. hotwords: a file of words and
-    phrases to prefer. InputError for a run that is not complete, or whose features the front end
-    cannot make.
+    adapts to the speaker, each file is one, or all are if `one_speaker`. options: a run with a
+    decoder has none. channel: of several, counted from 0, or their mean. segmenter: finds speech,
+    whose segments are recognised one by one; None cuts what is longer than a minute. InputError for
+    a run that is not complete, or whose features the front end cannot make.
     """
     load_library()
     config = read_configuration(run)
     network = load_generator(run) if task_of(config).recogniser == "generate" else load(run)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
-    recogniser = _choose_recogniser(run, network, config, weights, graph, hotwords)
-    segmentation = _make_segmentation(run, front_end, network, config, graph, segmenter)
+    recogniser = _choose_recogniser(run, network, config, options)
+    segmentation = _make_segmentation(run, front_end, network, config, options.graph, segmenter)
     refused: list[str] = []
     sounds: list[tuple[SegmentedFile, list[RecordingFeatures]]] = []
     # All files are looked at first: statistics of one speaker are those of all of them.
@@ -147,16 +143,11 @@ def transcribe(
 
 
 def _choose_recogniser(
-    run: Path,
-    network: LogLikelihoods,
-    config: Config,
-    weights: Weights | None,
-    graph: Path | None,
-    hotwords: Path | None,
+    run: Path, network: LogLikelihoods, config: Config, options: RecogniserOptions
 ) -> Recogniser | GeneratingRecogniser:
     if not isinstance(network, SequenceGenerator):
-        return open_recogniser(run, network, config, weights, graph, hotwords)
-    if weights or graph or hotwords:
+        return open_recogniser(run, network, config, options)
+    if options != OF_RUN:
         raise InputError(
             f"{run}: its decoder writes without a graph and an LM weight; leave --lmwt, --wip,"
             " --graph and --hotwords"

@@ -85,18 +85,10 @@ class RecurrentLayer(Layer):
         self.expansion = self.cell.expansion()
         width = self.cell.projections * self.cell.gate_size
         self.W = Linear(inputs, sets * width, bias=bias or norm == "none")
-        if input_init == "xavier":
-            # Each gate is a matrix of its own: its bounds follow from its own size.
-            for gate in self.W.weight.data.view(-1, self.cell.gate_size, inputs):
-                nn.init.xavier_uniform_(gate)
         self.norm = build_norm(norm, sets, self.cell.projections, self.cell.gate_size)
         if not self.cell.states:
             self._leave_to_activation()
-        self.V = self._draw_recurrent_weights(sets) if self.cell.recurrent else None
-        if input_init == "uniform-units":
-            draw_by_units(self.W, self.V, units)
-        elif input_init == "pytorch-kaldi":
-            draw_as_pytorch_kaldi(unit, self.W, self.V, units)
+        self._draw_weights(input_init, sets)
         self.starts_at_zero = initial_state == "zero"
         # As theta of `Cell.start`, for every state of the cell, set of weights and unit.
         self.initial = (
@@ -177,6 +169,18 @@ class RecurrentLayer(Layer):
             return self._hand_on(h), (h[-1:],)
         h, state = step_through(self.cell, terms, self.V, mask, frames, state)
         return self._hand_on(h), state
+
+    def _draw_weights(self, input_init: str, sets: int) -> None:
+        """Draw W and V of each gate."""
+        if input_init == "xavier":
+            # Each gate is a matrix of its own: its bounds follow from its own size.
+            for gate in self.W.weight.data.view(-1, self.cell.gate_size, self.W.in_features):
+                nn.init.xavier_uniform_(gate)
+        self.V = self._draw_recurrent_weights(sets) if self.cell.recurrent else None
+        if input_init == "uniform-units":
+            draw_by_units(self.W, self.V, self.units)
+        elif input_init == "pytorch-kaldi":
+            draw_as_pytorch_kaldi(self.unit, self.W, self.V, self.units)
 
     def _draw_recurrent_weights(self, sets: int) -> nn.Parameter:
         """V [sets, H, G*H], orthogonal for each gate."""

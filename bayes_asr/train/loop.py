@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,6 +31,28 @@ CountErrors = Callable[[AcousticModel, Batch], int | None]
 """Function of a model and a batch; None where the errors are those that the criterion counts."""
 
 DEV_SEQUENCES = 32  # utterances that a process validates at once
+
+
+@dataclass(frozen=True)
+class PassBatches:
+    """Batches of a pass over a set: the utterances of each, and the function that loads them.
+
+    title: of the pass, for messages; lengths: frames of each utterance, for that of a MemoryError.
+    """
+
+    title: str
+    utterances: Sequence[list[str]]
+    load: Callable[[list[str]], Batch]
+    lengths: Mapping[str, int] = field(default_factory=dict)
+
+    def explaining_memory(self, utterances: list[str]) -> AbstractContextManager[None]:
+        """Let a MemoryError of the block name the batch of these utterances."""
+        return needing_memory(lambda: _explain_memory(self.title, utterances, self.lengths))
+
+    def load_explained(self, utterances: list[str]) -> Batch:
+        """Load a batch; MemoryError, which names it, where it is too large."""
+        with self.explaining_memory(utterances):
+            return self.load(utterances)
 
 
 def run_epochs(
@@ -60,12 +83,12 @@ def run_epochs(
 def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
     """Train the batches of an epoch that are left, from `trainer.progress.totals.position` on."""
     options, epoch, totals = trainer.options, trainer.epoch, trainer.progress.totals
-    lengths, batches = _plan_epoch(trainer, data)
-    _log_cuts(epoch, at_epoch(options.max_frames, epoch), data.lengths, lengths)
-    trainer.set_learning_rate(len(batches))
-    load = _make_training_loader(trainer, data, lengths)
+    batches = _plan_epoch(trainer, data)
+    _log_cuts(epoch, at_epoch(options.max_frames, epoch), data.lengths, batches.lengths)
+    count = len(batches.utterances)
+    trainer.set_learning_rate(count)
     step = _make_step(trainer)
-    position = state.Position(trainer.run.path, epoch, len(batches))
+    position = state.Position(trainer.run.path, epoch, count)
 
     def after_batch(totals: Totals) -> None:
         # The checks come in this order: a diverged epoch is not saved, and the rate is set last,
@@ -79,15 +102,12 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
         if group.is_rank0():
             trainer.save_periodically()
             position(totals.position, totals.seconds)
-        trainer.set_learning_rate(len(batches))
+        trainer.set_learning_rate(count)
 
     run_batches(
         trainer.model,
         trainer.criterion,
         batches,
-        load,
-        title=f"epoch {epoch}",
-        lengths=lengths,
         step=step,
         totals=totals,
         after_batch=after_batch,
@@ -101,17 +121,17 @@ def sample_batches(trainer: Trainer, data: LabelledSet) -> list[Batch]:
     utterances.
     """
     trainer.freeze_layers()
-    lengths, batches = _plan_epoch(trainer, data)
-    load = _make_training_loader(trainer, data, lengths)
-    by_frames = sorted(batches, key=lambda utterances: sum(lengths[utt] for utt in utterances))
-    places = {len(batches) // 4, len(batches) // 2, len(batches) - 1}
-    return [load(by_frames[place]) for place in sorted(places)]
+    batches = _plan_epoch(trainer, data)
+    by_frames = sorted(
+        batches.utterances,
+        key=lambda utterances: sum(batches.lengths[utt] for utt in utterances),
+    )
+    places = {len(by_frames) // 4, len(by_frames) // 2, len(by_frames) - 1}
+    return [batches.load(by_frames[place]) for place in sorted(places)]
 
 
-def _plan_epoch(
-    trainer: Trainer, data: LabelledSet
-) -> tuple[Mapping[str, int], Sequence[list[str]]]:
-    """Frames of the examples of the epoch, and its batches; sets the dropout of the epoch.
+def _plan_epoch(trainer: Trainer, data: LabelledSet) -> PassBatches:
+    """The batches of the epoch; sets its dropout.
 
     Examples are utterances, or pieces of those above `train.max_frames`.
     """
@@ -128,7 +148,8 @@ def _plan_epoch(
         seed=trainer.config.seed,
         epoch=epoch,
     )
-    return lengths, batches
+    load = _make_training_loader(trainer, data, lengths)
+    return PassBatches(f"epoch {epoch}", batches, load, lengths)
 
 
 def _log_cuts(
@@ -176,17 +197,16 @@ def _validate_part(
     """Loss and errors of some utterances of a set."""
     # Batches are split between the processes, so each computes DEV_SEQUENCES at once.
     processes = group.size()
+    utterances = in_order(
+        lengths,
+        sequences=DEV_SEQUENCES * processes,
+        frames=trainer.options.batch_frames * processes,
+    )
+    load = _make_loader(trainer, data, seed=0, epoch=0)
     return run_batches(
         trainer.model,
         trainer.criterion,
-        in_order(
-            lengths,
-            sequences=DEV_SEQUENCES * processes,
-            frames=trainer.options.batch_frames * processes,
-        ),
-        _make_loader(trainer, data, seed=0, epoch=0),
-        title=f"epoch {trainer.epoch} {name}",
-        lengths=lengths,
+        PassBatches(f"epoch {trainer.epoch} {name}", utterances, load, lengths),
         after_batch=lambda _: trainer.stop_if_asked(),
         count_errors=count_errors,
     )
@@ -238,11 +258,8 @@ def _make_loader(trainer: Trainer, data: LabelledSet, **options: Any) -> Loader:
 def run_batches(
     model: AcousticModel,
     criterion: Criterion,
-    batches: Sequence[list[str]],
-    load: Callable[[list[str]], Batch],
+    batches: PassBatches,
     *,
-    title: str,
-    lengths: Mapping[str, int] | None = None,
     step: Step | None = None,
     totals: Totals | None = None,
     after_batch: Callable[[Totals], object] = lambda _: None,
@@ -250,40 +267,37 @@ def run_batches(
 ) -> Totals:
     """Run the model over all batches, training it if there is a `step`.
 
-    A batch whose loss or gradient is not finite is skipped, named and counted. lengths: frames of
-    each utterance, for the message of a MemoryError. totals: sums of the batches before, from which
-    the pass goes on. after_batch: called with the totals so far. count_errors: of a batch, where
-    they are not those of the criterion.
+    A batch whose loss or gradient is not finite is skipped, named and counted. totals: sums of the
+    batches before, from which the pass goes on. after_batch: called with the totals so far.
+    count_errors: of a batch, where they are not those of the criterion.
     A progress bar on the screen shows loss, frame error and frames per second; in a log lines do.
     """
-
-    def naming(utterances: list[str]) -> AbstractContextManager[None]:
-        return needing_memory(lambda: _explain_memory(title, utterances, lengths or {}))
-
-    def load_named(utterances: list[str]) -> Batch:
-        with naming(utterances):
-            return load(utterances)
-
     model.train(step is not None)
     totals = totals or Totals()
     start = time.perf_counter() - totals.seconds  # as if the batches before had just been computed
-    remaining = batches[totals.position :]
+    remaining = batches.utterances[totals.position :]
     with (
         nullcontext() if step else torch.no_grad(),
         Progress(
-            title, "batches", len(batches), initial=totals.position, shown=group.is_rank0()
+            batches.title,
+            "batches",
+            len(batches.utterances),
+            initial=totals.position,
+            shown=group.is_rank0(),
         ) as progress,
     ):
-        for utterances, batch in zip(remaining, read_ahead(remaining, load_named), strict=True):
+        loaded = read_ahead(remaining, batches.load_explained)
+        for utterances, batch in zip(remaining, loaded, strict=True):
             # Each process has a share of the utterances. The loss is divided by the labels of all.
             frames, labels = group.total(batch.frames.count, batch.num_labels)
             try:
-                with naming(utterances), step.restoring_statistics() if step else nullcontext():
+                explaining = batches.explaining_memory(utterances)
+                with explaining, step.restoring_statistics() if step else nullcontext():
                     loss, errors, norm = _compute_loss(model, criterion, batch, labels, step)
                     if (counted := count_errors(model, batch)) is not None:
                         errors = counted
             except NotFiniteError as error:
-                totals.skip(utterances, str(error), title)
+                totals.skip(utterances, str(error), batches.title)
             else:
                 total_loss, total_errors = group.total(loss, errors)
                 totals.add(frames, labels, total_loss, total_errors, norm)

@@ -39,9 +39,9 @@ def passes(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     seen: dict[str, Any] = {}
     run_batches = loop.run_batches
 
-    def noted(model: Any, criterion: Any, batches: Any, load: Any, **more: Any) -> Any:
-        seen[more["title"]] = list(batches)
-        return run_batches(model, criterion, batches, load, **more)
+    def noted(model: Any, criterion: Any, batches: loop.PassBatches, **more: Any) -> Any:
+        seen[batches.title] = list(batches.utterances)
+        return run_batches(model, criterion, batches, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "run_batches", noted)

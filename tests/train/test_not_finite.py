@@ -131,9 +131,9 @@ def test_run_that_skips_and_goes_back_is_resumed_bit_for_bit(
             current = {}
             run_batches = loop.run_batches
 
-            def noted_pass(*x: Any, title: str, **y: Any) -> Any:
-                current["epoch"] = int(title.split()[1])
-                return run_batches(*x, title=title, **y)
+            def noted_pass(model: Any, criterion: Any, batches: Any, **more: Any) -> Any:
+                current["epoch"] = int(batches.title.split()[1])
+                return run_batches(model, criterion, batches, **more)
 
             patch.setattr(Step, "__init__", remember)
             patch.setattr(Step, "restoring_statistics", undone)

@@ -29,7 +29,7 @@ from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.train import components
 from bayes_asr.train.components import choose_device, choose_precision
 from bayes_asr.train.loader import Loader
-from bayes_asr.train.loop import run_batches
+from bayes_asr.train.loop import PassBatches, run_batches
 from bayes_asr.train.runs import checkpoint, directory, state
 from bayes_asr.train.start import train
 from bayes_asr.train.trainer import Trainer
@@ -416,9 +416,7 @@ def test_dev_loss_weighs_frames_and_not_batches(small_corpus: Path) -> None:
         run_batches(
             model,
             criterion,
-            in_order(dev.lengths, sequences=n, frames=10**6),
-            load_batch,
-            title="",
+            PassBatches("", in_order(dev.lengths, sequences=n, frames=10**6), load_batch),
         )
         for n in (1, 3, 4)
     ]

@@ -246,10 +246,7 @@ def compare(
     difference = paired_bootstrap(*units, *drawing)
     over_speech = (difference.difference.standard_error, len(units.tokens))
     run_tests = run_group_tests if as_groups else run_system_tests
-    precisions = (
-        measure_precision(unit, errors.a - errors.b, int(errors.tokens.sum()))
-        for unit, errors in pairs.items()
-    )
+    precisions = (measure_precision(unit, x.a - x.b, x.tokens) for unit, x in pairs.items())
     return Comparison(
         set=reference_run.set,
         metric=reference_run.metric,

@@ -30,16 +30,16 @@ class Detectable(NamedTuple):
     relative: float | None
 
 
-def measure_precision(unit: str, difference: np.ndarray, tokens: int) -> Precision | None:
-    """From the variance of the differences of errors [S] of so many tokens; None of one unit, or
-    where all are equal.
+def measure_precision(unit: str, difference: np.ndarray, tokens: np.ndarray) -> Precision | None:
+    """From the variance of the differences of errors [S] of so many tokens [S]; None of one unit,
+    or where all are equal.
     """
     number = len(difference)
     if number < 2 or not np.ptp(difference):
         return None
     deviation = difference.std(ddof=1)
     # The sum of n differences has the deviation sqrt(n) times theirs; the tokens make it a rate.
-    return Precision(unit, number, float(100 * deviation * np.sqrt(number) / tokens))
+    return Precision(unit, number, float(100 * deviation * np.sqrt(number) / tokens.sum()))
 
 
 def detect(precision: Precision, rate: float, level: float = 0.05) -> Detectable:

@@ -22,7 +22,7 @@ from bayes_asr.nn.criteria import Cost, CrossEntropy
 from bayes_asr.nn.frames import pack
 from bayes_asr.nn.norm import NORMS
 from bayes_asr.train.batch import Batch, empty_batch
-from bayes_asr.train.loop import run_batches
+from bayes_asr.train.loop import PassBatches, run_batches
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.step import Step
 from tests.support.chain_corpus import CHAIN, write_chain_corpus
@@ -72,7 +72,7 @@ def learnt(norm: str, lengths: tuple[int, ...]) -> dict[str, torch.Tensor]:
     criterion = CrossEntropy({"pdfs": 1.0, "monophones": 0.5})
     batch = shared(lengths)
     passes = [
-        run_batches(model, criterion, [["utt"]], lambda _: batch, title=title, step=how)
+        run_batches(model, criterion, PassBatches(title, [["utt"]], lambda _: batch), step=how)
         for title, how in (("train", step), ("dev", None))
     ]
     found = {

@@ -51,7 +51,7 @@ def test_precision_is_the_error_of_the_paired_bootstrap() -> None:
     rng = np.random.default_rng(5)
     tokens = np.full(200, 30)
     pairs = PairedErrors(rng.binomial(tokens, 0.3), rng.binomial(tokens, 0.25), tokens)
-    precision = measure_precision("utterance", pairs.a - pairs.b, pairs.tokens.sum())
+    precision = measure_precision("utterance", pairs.a - pairs.b, pairs.tokens)
     assert precision
     drawn = paired_bootstrap(*pairs).difference.standard_error
     assert precision.standard_error == pytest.approx(drawn, rel=0.03)
@@ -63,8 +63,7 @@ def test_precision_does_not_depend_on_how_often_runs_count(errors: list[int], ti
     once = PairedErrors(a, np.zeros_like(a), np.full(len(a), 10))
     often = PairedErrors(*(times * column for column in once))
     first, second = (
-        measure_precision("speaker", pairs.a - pairs.b, pairs.tokens.sum())
-        for pairs in (once, often)
+        measure_precision("speaker", pairs.a - pairs.b, pairs.tokens) for pairs in (once, often)
     )
     assert first
     assert second
@@ -72,8 +71,8 @@ def test_precision_does_not_depend_on_how_often_runs_count(errors: list[int], ti
 
 
 def test_nothing_is_said_without_a_spread() -> None:
-    assert measure_precision("speaker", np.zeros(1, int), 1) is None
-    assert measure_precision("utterance", np.zeros(5, int), 5) is None
+    assert measure_precision("speaker", np.zeros(1, int), np.ones(1, int)) is None
+    assert measure_precision("utterance", np.zeros(5, int), np.ones(5, int)) is None
     assert detect(Precision("speaker", 5, 1.0), 0.0).relative is None
 
 
