@@ -6,10 +6,8 @@ formats and letters of other alphabets, so that two words look alike and are not
 
 import unicodedata
 from collections.abc import Set
-from pathlib import Path
 
-from bayes_asr.base.errors import JOINERS, InputError
-from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.base.errors import JOINERS
 
 CATEGORIES = ("Cc", "Cf", "Zl", "Zp", "Zs")  # Unicode's controls, formats and separators
 LOST = "\ufffd"  # what a conversion has in the place of a letter that it did not know
@@ -37,48 +35,6 @@ def find_mark(field: str) -> str | None:
 def _is_mark(character: str) -> bool:
     category = unicodedata.category(character)
     return character in BLANKS or (category in CATEGORIES and character not in JOINERS)
-
-
-def refuse_marks(path: Path) -> None:
-    """Raise InputError with the first line of a table that has such a character, and how many."""
-    marked = [
-        (number, field, mark)
-        for number, fields in iter_lines(path)
-        for field in fields
-        if (mark := find_mark(field))
-    ]
-    if marked:
-        number, field, mark = marked[0]
-        further = f" (and {len(marked) - 1} more)" * (len(marked) > 1)
-        remedy = "write a space in its place, or take it out"
-        if LOST in field:
-            remedy = "a letter was lost in a conversion: convert the file again"
-        raise InputError(f"{path}, line {number}: {field} holds {mark}{further}; {remedy}")
-
-
-def refuse_misread(path: Path) -> None:
-    """Raise InputError for a table whose UTF-8 was read as Latin-1, and written as UTF-8 again."""
-    places: dict[str, int] = {}
-    for number, fields in iter_lines(path):
-        for field in fields:
-            if not field.isascii():
-                places.setdefault(field, number)
-    misread = {field: meant for field in places if (meant := _read_again(field))}
-    if len(misread) > len(places) / 2:
-        field, meant = next(iter(misread.items()))
-        raise InputError(
-            f"{path}, line {places[field]}: {field} is UTF-8 that was read as Latin-1, as are"
-            f" {len(misread)} of {len(places)} words that are not ASCII: convert the file again,"
-            f" so that it has {meant}"
-        )
-
-
-def _read_again(field: str) -> str | None:
-    """The word whose bytes in UTF-8 were read as Latin-1 (that of Windows), or None."""
-    try:
-        return field.encode("cp1252").decode()
-    except UnicodeError:
-        return None
 
 
 def explain_differences(reference: Set[str], hypothesis: Set[str]) -> list[str]:

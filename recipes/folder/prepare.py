@@ -20,7 +20,6 @@ from bayes_asr.base.errors import InputError, complaint, name_some
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import refuse_marks, refuse_misread
 from bayes_asr.recipe.folder.beside import write_beside
 from bayes_asr.recipe.folder.sounds import (
     describe_unheard,
@@ -34,6 +33,8 @@ from bayes_asr.recipe.folder.spelling import (
     describe_shares,
     describe_unspaced,
     fold,
+    refuse_marks,
+    refuse_misread,
     spell_by_letters,
 )
 from bayes_asr.recipe.folder.utterances import (

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.marks import explain_differences, find_mark, refuse_misread
+from bayes_asr.kaldi_io.marks import explain_differences, find_mark
+from bayes_asr.recipe.folder.spelling import refuse_misread
 
 
 @pytest.mark.parametrize(

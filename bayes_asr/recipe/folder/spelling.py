@@ -1,4 +1,7 @@
-"""Spelling: one Unicode form, words that differ only by case or punctuation, letters of a word."""
+"""Spelling: one Unicode form, words that differ only by case or punctuation, letters of a word.
+
+Also marks that nobody sees and characters that were misread, which no table of words shall have.
+"""
 
 import re
 import unicodedata
@@ -9,6 +12,8 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.ngram import MARK, NgramModel
+from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.marks import LOST, find_mark
 
 DASHES_AND_BRACKETS = ("Pd", "Ps", "Pe", "Pi", "Pf")
 STOPS = set('.,;:!?¿¡…"،؛؟۔।、。！？；：·')
@@ -132,3 +137,45 @@ def spell_by_letters(words: Iterable[str], text: Path) -> list[tuple[str, tuple[
         has = "has no letter: take it" if len(mute) == 1 else "have no letters: take them"
         raise InputError(f"{text}: {name_some(mute)} {has} out, or give a lexicon.txt")
     return spelled
+
+
+def refuse_marks(path: Path) -> None:
+    """Raise InputError with the first line of a table that has such a character, and how many."""
+    marked = [
+        (number, field, mark)
+        for number, fields in iter_lines(path)
+        for field in fields
+        if (mark := find_mark(field))
+    ]
+    if marked:
+        number, field, mark = marked[0]
+        further = f" (and {len(marked) - 1} more)" * (len(marked) > 1)
+        remedy = "write a space in its place, or take it out"
+        if LOST in field:
+            remedy = "a letter was lost in a conversion: convert the file again"
+        raise InputError(f"{path}, line {number}: {field} holds {mark}{further}; {remedy}")
+
+
+def refuse_misread(path: Path) -> None:
+    """Raise InputError for a table whose UTF-8 was read as Latin-1, and written as UTF-8 again."""
+    places: dict[str, int] = {}
+    for number, fields in iter_lines(path):
+        for field in fields:
+            if not field.isascii():
+                places.setdefault(field, number)
+    misread = {field: meant for field in places if (meant := _read_again(field))}
+    if len(misread) > len(places) / 2:
+        field, meant = next(iter(misread.items()))
+        raise InputError(
+            f"{path}, line {places[field]}: {field} is UTF-8 that was read as Latin-1, as are"
+            f" {len(misread)} of {len(places)} words that are not ASCII: convert the file again,"
+            f" so that it has {meant}"
+        )
+
+
+def _read_again(field: str) -> str | None:
+    """The word whose bytes in UTF-8 were read as Latin-1 (that of Windows), or None."""
+    try:
+        return field.encode("cp1252").decode()
+    except UnicodeError:
+        return None
