@@ -64,6 +64,13 @@ def softplus(x):
 
 
 @triton.jit
+def scale(values, factor):
+    """Three numbers times a factor."""
+    x, y, z = values
+    return x * factor, y * factor, z * factor
+
+
+@triton.jit
 def activate(a, coefficients, ACTIVATION: tl.constexpr):
     """f(a) with its derivatives by a and by the three coefficients, of those that f has."""
     p, q, r = coefficients
@@ -115,13 +122,6 @@ def mix(z, z_minus, a, h, m, coefficients, ACTIVATION: tl.constexpr):
     step = f * m - h
     share = z * m
     return h + z * step, z * z_minus * step, share * slope, scale(by, share)
-
-
-@triton.jit
-def scale(values, factor):
-    """Three numbers times a factor."""
-    x, y, z = values
-    return x * factor, y * factor, z * factor
 
 
 @triton.jit
