@@ -47,18 +47,22 @@ class Utterance:
     line: int | None = None
 
 
-def join(data: Path, out: Path) -> list[Utterance]:
-    """Write the sound of all utterances, one behind the other, to a RIFF file."""
-    texts, utterances, samples = read_text(data / "text_words"), [], 0
+def join(
+    sounds: dict[str, str], texts: dict[str, list[str]], minutes: float, out: Path
+) -> list[Utterance]:
+    """Write the sound of utterances, one behind the other, to a RIFF file of so many minutes."""
+    utterances, samples = [], 0
     with wave.open(str(out), "wb") as file:
         file.setparams((1, 2, RATE, 0, "NONE", ""))
-        for name, sound in read_scp(data / "wav.scp").items():
+        for name, sound in sounds.items():
             x, rate = read_audio(sound)
             if rate != RATE:
                 raise SystemExit(f"{sound}: {rate} Hz, not {RATE}")
             file.writeframes(x.astype(np.int16).tobytes())
             begin, samples = samples, samples + len(x)
             utterances.append(Utterance(name, begin / RATE, samples / RATE, texts[name]))
+            if samples >= minutes * 60 * RATE:
+                break
     return utterances
 
 
@@ -93,14 +97,33 @@ def spoil(
     return lines
 
 
-def make(data: Path, foreign: Path, out: Path, seed: int) -> None:
-    """Write long.wav, long.txt and long.json, which says where each utterance is."""
+def make(data: Sequence[Path], out: Path, minutes: float, seed: int) -> None:
+    """Write long.wav, long.txt, long.json, which says where each utterance is, and `utterances`."""
     out.mkdir(parents=True, exist_ok=True)
-    utterances = join(data, out / "long.wav")
-    other_lines = [*read_text(foreign / "text_words").values()]
-    lines = spoil(utterances, other_lines, random.Random(seed))
+    texts = {utt: words for part in data for utt, words in read_text(part / "text_words").items()}
+    sounds = {utt: file for part in data for utt, file in read_scp(part / "wav.scp").items()}
+    utterances = join(sounds, texts, minutes, out / "long.wav")
+    foreign = [*texts.values()][len(utterances) :]
+    lines = spoil(utterances, foreign, random.Random(seed))
     (out / "long.txt").write_text("".join(f"{' '.join(line)}\n" for line in lines))
     (out / "long.json").write_text(json.dumps([asdict(utt) for utt in utterances]))
+    joined = {utt.name: texts[utt.name] for utt in utterances}
+    write_data(data, joined, out / "utterances")
+
+
+def write_data(data: Sequence[Path], texts: dict[str, list[str]], out: Path) -> None:
+    """A data directory of the utterances that have texts, with the features of `data`."""
+    out.mkdir(exist_ok=True)
+    rows = {
+        name: [line for part in data for line in (part / name).read_text().splitlines()]
+        for name in ("feats.scp", "cmvn.scp", "utt2spk")
+    }
+    for name in ("feats.scp", "utt2spk"):
+        rows[name] = [line for line in rows[name] if line.split()[0] in texts]
+    rows["cmvn.scp"] = [*{line.split()[0]: line for line in rows["cmvn.scp"]}.values()]
+    rows["text"] = [" ".join([utt, *words]) for utt, words in texts.items()]
+    for name, lines in rows.items():
+        (out / name).write_text("".join(f"{line}\n" for line in sorted(lines)))
 
 
 def read_ctm(path: Path) -> dict[str, list[tuple[float, float]]]:
@@ -186,15 +209,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     making, scoring = verbs.add_parser("make"), verbs.add_parser("score")
-    for name in ("data", "foreign", "out"):
-        making.add_argument(name, type=Path)
+    making.add_argument("data", type=Path, nargs="+")
+    making.add_argument("out", type=Path)
+    making.add_argument("--minutes", type=float, default=60)
     making.add_argument("--seed", type=int, default=1)
     scoring.add_argument("out", type=Path)
     scoring.add_argument("--rttm", type=Path, help="segments of transcribe to be rated instead")
     record.add_options(scoring)
     args = parser.parse_args()
     if args.verb == "make":
-        make(args.data, args.foreign, args.out, args.seed)
+        make(args.data, args.out, args.minutes, args.seed)
         return
     figures = rate_segments(args.out, args.rttm) if args.rttm else score(args.out)
     for name, value in figures.items():

@@ -97,7 +97,7 @@ def read_arguments(
     words: list[str], verb: str
 ) -> tuple[argparse.Namespace, Callable[[argparse.Namespace], None]]:
     """Parse a command line, `verb` its first word that is no option; returns what runs it too."""
-    verb_parser = parser = Parser(prog="bayes-asr", description=ABOUT)
+    parser = Parser(prog="bayes-asr", description=ABOUT)
     parser.add_argument("--version", action="version", version=f"bayes-asr {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     parsers = {n: verbs.add_parser(n, help=what, description=what) for n, what in VERBS.items()}
@@ -106,14 +106,13 @@ def read_arguments(
             parser.error(f"{word!r} is not UTF-8 text; rename what is called so")
     if verb and verb not in VERBS:
         parser.error(f"argument VERB: invalid choice: {verb!r}{suggest(verb, VERBS)}")
-    if verb:
-        module = module_of(verb)
-        verb_parser = parsers[verb]
-        module.add_arguments(verb_parser)
-    args, strange = parser.parse_known_args(
-        words, argparse.Namespace(words=words, version=__version__)
-    )
-    verb_parser.refuse_strangers(strange)
+    args = argparse.Namespace(verb=verb, words=words, version=__version__)
+    if words[:1] != [verb]:
+        parser.refuse_strangers(parser.parse_known_args(words, args)[1])
+    module = module_of(verb)
+    module.add_arguments(parsers[verb])
+    args, strange = parsers[verb].parse_in_any_order(words[1:], args)
+    parsers[verb].refuse_strangers(strange)
     return args, module.run
 
 

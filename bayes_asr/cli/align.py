@@ -35,6 +35,7 @@ from bayes_asr.decode.align_files import AlignedFile, align_file, read_lines
 from bayes_asr.decode.forward.directory import StreamSource
 from bayes_asr.decode.long_report import LongReport
 from bayes_asr.decode.segments import SEGMENTERS
+from bayes_asr.decode.speakers import recording_name
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -177,7 +178,7 @@ def _align_file(args: argparse.Namespace) -> None:
     aligned.write(args.out, args.textgrid)
     report = aligned.parts and LongReport.of(aligned.parts, lines)
     if report and args.out:
-        report.write("_".join(args.file.stem.split()), args.file, lines, args.out)
+        report.write(recording_name(args.file), args.file, lines, args.out)
     if args.json:
         print(json.dumps(aligned.describe() | (asdict(report) if report else {})))
     elif report:

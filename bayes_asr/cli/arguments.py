@@ -3,7 +3,7 @@
 import argparse
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
@@ -109,6 +109,33 @@ class Parser(argparse.ArgumentParser):
         """Say in one line what is wrong, and end with status 2."""
         line = " ".join(message.split())
         self.exit(2, f"{self.prog}: error: {line}; {self.prog} --help lists what there is\n")
+
+    def parse_in_any_order(
+        self, words: list[str], namespace: argparse.Namespace
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse arguments and options in any order, also options between the FILEs of a list.
+
+        A parser of steps, or one that hands on what follows, takes its arguments first.
+        """
+        positionals = self._get_positional_actions()
+        if any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in positionals):
+            return self.parse_known_args(words, namespace)
+        return self.parse_known_intermixed_args(self._move_choices(words), namespace)
+
+    def _move_choices(self, words: list[str]) -> list[str]:
+        """The words with lists such as `--on dev test` last: a word behind is none of its list."""
+        end = words.index("--") if "--" in words else len(words)
+        others: list[str] = []
+        lists: list[str] = []
+        choices: Container[Any] = ()
+        for word in words[:end]:
+            action = self._option_string_actions.get(word)
+            if action:
+                choices = [*(action.choices or ())] if action.nargs == "+" else ()
+            elif word not in choices:
+                choices = ()
+            (lists if choices else others).append(word)
+        return [*others, *lists, *words[end:]]
 
     def refuse_strangers(self, words: list[str]) -> None:
         """Refuse words that no option or argument takes, with the option that is nearest."""

@@ -19,6 +19,7 @@ from bayes_asr.decode.live import FinalResult, PartialResult, open_live
 from bayes_asr.decode.packed import unpacked
 from bayes_asr.decode.recognise import RecogniserOptions
 from bayes_asr.decode.segments import SEGMENTERS
+from bayes_asr.decode.speakers import recording_name
 from bayes_asr.decode.subtitles import Format, make_cues, write_subtitles
 from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.kaldi_io.text import write_lines
@@ -181,7 +182,7 @@ def _write_files(args: argparse.Namespace, transcripts: list[Transcript]) -> Non
     forms: dict[Format, Path | None] = {"srt": args.srt, "vtt": args.vtt}
     for form, folder in forms.items():
         for transcript in transcripts if folder else ():
-            name = f"{_name_recording(Path(transcript.file))}.{form}"
+            name = f"{recording_name(Path(transcript.file))}.{form}"
             write_subtitles(make_cues(transcript.words), cast(Path, folder) / name, form)
 
 
@@ -194,19 +195,14 @@ def _print_words(transcripts: list[Transcript]) -> None:
             )
 
 
-def _name_recording(file: Path) -> str:
-    """The name of a file in a CTM: without folder, suffix, blanks."""
-    return "_".join(file.stem.split())
-
-
 def _check_recordings(files: list[Path]) -> None:
     """Files of results tell recordings apart by their names alone."""
     by_name: dict[str, Path] = {}
     for file in files:
-        namesake = by_name.setdefault(_name_recording(file), file)
+        namesake = by_name.setdefault(recording_name(file), file)
         if namesake is not file:
             raise InputError(
-                f"{namesake} and {file} are both {_name_recording(file)} in a CTM or RTTM; rename"
+                f"{namesake} and {file} are both {recording_name(file)} in a CTM or RTTM; rename"
                 " one, or transcribe them one by one"
             )
 
@@ -214,7 +210,7 @@ def _check_recordings(files: list[Path]) -> None:
 def _format_rttm(transcripts: list[Transcript]) -> Iterator[str]:
     """`SPEAKER recording channel begin duration ...` of NIST's RTTM, one line for each segment."""
     for transcript in transcripts:
-        name = _name_recording(Path(transcript.file))
+        name = recording_name(Path(transcript.file))
         for begin, end in transcript.segments:
             length = end - begin
             yield f"SPEAKER {name} 1 {begin:.3f} {length:.3f} <NA> <NA> speech <NA> <NA>"
@@ -223,7 +219,7 @@ def _format_rttm(transcripts: list[Transcript]) -> Iterator[str]:
 def _format_ctm(transcripts: list[Transcript]) -> Iterator[str]:
     """`recording channel begin duration word confidence`."""
     for transcript in transcripts:
-        name = _name_recording(Path(transcript.file))
+        name = recording_name(Path(transcript.file))
         for word in transcript.words:
             length = word.end - word.start
             yield f"{name} 1 {word.start:.2f} {length:.2f} {word.word} {word.confidence:.2f}"

@@ -24,6 +24,7 @@ from bayes_asr.decode.lattices.ctm import TimedLabel
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
+from bayes_asr.decode.speakers import recording_name
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -60,7 +61,7 @@ class AlignedFile:
 
     def write(self, out: Path | None, textgrid: Path | None) -> None:
         """Write words.ctm, phones.ctm and confidence.txt below `out`, a TextGrid in `textgrid`."""
-        name = "_".join(self.file.stem.split())
+        name = recording_name(self.file)
         grids = None
         if textgrid:
             grids = TextGrids(textgrid, self.frame_shift, seconds={name: self.seconds})
@@ -118,7 +119,7 @@ def align_file(
         search = SearchOptions.from_config(config.decode, allow_partial=True)
         aligner = LongAligner(network, pronouncer, options, search, choose_engine(), timing.align)
         spans = sound.find_speech(speaker)
-        parts = aligner.align(str(file), lines, spans, lambda: sound.read(spans, speaker))
+        parts = aligner.align(str(file), lines, spans, lambda parts: sound.read(parts, speaker))
         return AlignedFile(file, seconds, shift, parts.to_timed(round(seconds / shift)), parts)
     recording = speaker.apply(sample[0])
     loglikes = network(recording.features, recording.statistics).numpy()

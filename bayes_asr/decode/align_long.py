@@ -2,8 +2,8 @@
 
 Segments of speech are recognised with a language model of the text. Words that are recognised as
 they follow each other in the text are anchors; what lies between is aligned with the words that may
-be said there, some or none of them. After SailAlign (Katsamanis et al. 2011) and Kaldi's
-steps/cleanup/segment_long_utterances.sh.
+be said there, some or none of them. The same is done once more with what is not matched. After
+SailAlign (Katsamanis et al. 2011) and Kaldi's steps/cleanup/segment_long_utterances.sh.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +18,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.sound.audio import Span
+from bayes_asr.data.sound.long import leave_out
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
-from bayes_asr.decode.align.anchors import Island, find_passages
+from bayes_asr.decode.align.anchors import FURTHER_CHAIN, Island, find_passages
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions
 from bayes_asr.decode.align.partial import PartialAligner
 from bayes_asr.decode.align.placement import group_segments, list_candidates
@@ -38,9 +39,11 @@ from bayes_asr.decode.speakers import RecordedSegment
 ORDER = 4  # of the language model of the text, as Kaldi's make_biased_lms.py has it
 BREAK = 0.5  # seconds between two words in which something else may be said
 UNSAID = 0.1  # confidence below which words are none that one hears
+AGREED = 0.6  # confidence, where one looks once more, and text and sound lie anywhere
+LEAST_AGAIN = 2  # words in a row that are looked for once more
 LEAST_EXTRA = 1.0  # seconds of speech without text that are named
 
-ReadSegments = Callable[[], Iterator[RecordedSegment]]
+ReadSegments = Callable[[Sequence[Span]], Iterator[RecordedSegment]]
 TimeWords = Callable[[str, Sequence[str], np.ndarray], TimedAlignment]
 """(name, words, log-likelihoods [T, P]) -> the alignment of them all, with times."""
 
@@ -49,14 +52,12 @@ TimeWords = Callable[[str, Sequence[str], np.ndarray], TimedAlignment]
 class LongAlignment:
     """The words of a text in a recording: by index, in frames of the file; phones likewise.
 
-    spans: the segments of speech, in seconds; passages: ranges of the text [begin, end) as they
-    follow each other in the sound.
+    spans: the segments of speech, in seconds.
     """
 
     words: dict[int, TimedLabel]
     phones: list[TimedLabel]
     spans: list[Span]
-    passages: list[tuple[int, int]]
     frame_shift: float
 
     def to_timed(self, frames: int) -> TimedAlignment:
@@ -79,12 +80,7 @@ class LongAlignment:
         """Yield spans of speech in seconds that are none of the words."""
         shift = self.frame_shift
         words = sorted((w.start * shift, w.end * shift) for w in self.words.values())
-        for begin, end in self.spans:
-            inside = [w for w in words if w[1] > begin and w[0] < end]
-            edges = [begin, *(time for word in inside for time in word), end]
-            for start, stop in zip(edges[::2], edges[1::2], strict=True):
-                if stop - start >= LEAST_EXTRA:
-                    yield start, stop
+        yield from leave_out(self.spans, words, LEAST_EXTRA)
 
 
 @dataclass(frozen=True)
@@ -97,25 +93,50 @@ class LongAligner:
     search: SearchOptions
     engine: Engine
     timing: TimeWords
+    least: float = UNSAID
+    """Confidence of a stretch of words that is taken for found."""
 
     def align(
         self, name: str, lines: Sequence[Sequence[str]], spans: Sequence[Span], read: ReadSegments
     ) -> LongAlignment:
         """Find the words of the lines of a text; InputError where none is found.
 
-        spans: the segments of speech of a file in seconds; read: yields them, once for each call.
+        spans: the segments of speech of a file in seconds; read: yields what is recorded in spans.
         """
-        text = [word for line in lines for word in line]
-        lexicon_words = [self.pronouncer.find_word(word) for word in text]
-        # Pass 1: recognition with a language model of the text; words that it finds are anchors
-        # where they follow each other in the text.
-        recognised = self._recognise(lines, read())
-        chains = find_passages(lexicon_words, [word for _, word in recognised])
-        if not chains:
+        found = self._find(name, lines, spans, read, FURTHER_CHAIN)
+        if not found.words:
             raise InputError(
                 f"{name}: no three words of the text follow each other in what is"
                 " recognised: is it the text of this recording?"
             )
+        text = [word for line in lines for word in line]
+        unsaid = [range(*run) for run in found.find_unsaid(len(text))]
+        indices = [index for run in unsaid if len(run) >= LEAST_AGAIN for index in run]
+        stretches = [*found.find_extra()]
+        if not indices or not stretches:
+            return found
+        runs = [[text[index] for index in run] for run in unsaid if len(run) >= LEAST_AGAIN]
+        again = replace(self, least=AGREED)._find(name, runs, stretches, read, LEAST_AGAIN)
+        LOGGER.info("%s: %d words are found by looking once more", name, len(again.words))
+        words = {indices[place]: word for place, word in again.words.items()}
+        phones = sorted([*found.phones, *again.phones], key=lambda phone: phone.start)
+        return replace(found, words=found.words | words, phones=phones)
+
+    def _find(
+        self,
+        name: str,
+        lines: Sequence[Sequence[str]],
+        spans: Sequence[Span],
+        read: ReadSegments,
+        shortest: int,
+    ) -> LongAlignment:
+        """The words of lines that are found in spans; shortest: words of a chain of anchors."""
+        text = [word for line in lines for word in line]
+        lexicon_words = [self.pronouncer.find_word(word) for word in text]
+        # Pass 1: recognition with a language model of the text; words that it finds are anchors
+        # where they follow each other in the text.
+        recognised = self._recognise(lines, read(spans))
+        chains = find_passages(lexicon_words, [word for _, word in recognised], shortest)
         anchors = _place_anchors(chains, [segment for segment, _ in recognised], len(spans))
         LOGGER.info("%s: %d of %d words are anchors", name, sum(map(len, anchors)), len(text))
         placed: dict[int, object] = {index: None for located in anchors for index in located}
@@ -123,7 +144,7 @@ class LongAligner:
         # it, some or none of them, in the order of the sound.
         words: dict[int, TimedLabel] = {}
         phones: list[TimedLabel] = []
-        segments = read()
+        segments = read(spans)
         for group in group_segments(anchors, [end - begin for begin, end in spans]):
             parts = [next(segments) for _ in range(group.first, group.last)]
             candidates = list_candidates(group, placed, len(text))
@@ -133,9 +154,7 @@ class LongAligner:
             placed |= located
             words |= located
             phones += new_phones
-        passages = sorted(chains, key=lambda chain: chain[0].sound)
-        ranges = [(chain[0].text, chain[-1].text + chain[-1].length) for chain in passages]
-        return LongAlignment(words, phones, [*spans], ranges, self._shift)
+        return LongAlignment(words, phones, [*spans], self._shift)
 
     @property
     def _shift(self) -> float:
@@ -201,7 +220,7 @@ class LongAligner:
             except InputError as error:
                 LOGGER.warning("%s; its words are left out", error)
                 continue
-            if timed.confidence < UNSAID:
+            if timed.confidence < self.least:
                 continue
             for word, label in zip(stretch, timed.words, strict=True):
                 words[candidates[word.index]] = _move(label, start, offsets)

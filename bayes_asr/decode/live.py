@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
-from bayes_asr.data.sound.online import OnlineFeatures
+from bayes_asr.data.sound.online import OnlineFeatures, SilenceGate
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import read_silence_ids
@@ -17,12 +17,12 @@ from bayes_asr.decode.recognise import (
     RecognisedWord,
     Recogniser,
     RecogniserOptions,
-    locate_graph,
     open_recogniser,
 )
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.inputs import check_loglikes
 from bayes_asr.decode.search.utterance import read_lattice
+from bayes_asr.decode.segments import DIGITAL_SILENCE
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
@@ -55,8 +55,9 @@ class FinalResult:
 class LiveRecogniser:
     """Recogniser of samples that arrive in pieces, with a result after each piece.
 
-    An utterance ends where its best path has words and behind them `pause` seconds of silence, or
-    after LONGEST. Its words are those that the sound between its begin and its end has offline.
+    An utterance ends where its best path has words and behind them `pause` seconds of silence,
+    after LONGEST, or where digital silence begins, which is not heard. Its words are those that the
+    sound between its begin and its end has offline.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class LiveRecogniser:
         self._sounds = {name: OnlineFeatures(analysis) for name, analysis in analyses.items()}
         self._silent, self._pause = silent, pause
         (self._rate,) = {analysis.sample_rate for analysis in analyses.values()}
-        self._passed = 0  # frames of the utterances that are over
+        self._gate = SilenceGate(self._rate, DIGITAL_SILENCE)
+        self._arrived = 0  # samples
+        self._start = 0.0  # seconds, of the utterance
         self._begin()
 
     @property
@@ -93,26 +96,47 @@ class LiveRecogniser:
 
     def push(self, samples: np.ndarray) -> PartialResult | FinalResult:
         """Take the next samples [N]; the result is final where the utterance has ended."""
-        features = {name: sound.push(samples) for name, sound in self._sounds.items()}
-        self._frames += min(map(len, features.values()))
-        self._advance(self._stream(features).numpy())
+        self._arrived += len(samples)
+        self._compute(self._gate.push(samples))
+        if self._gate.is_shut:
+            return self._pass_silence()
         path = self._session.trace()
         words = [self._recogniser.words[word] for word in path.word.tolist()]
         silence = FRAME_SHIFT * self._count_silence(path.tid)
         if silence >= (self._pause if words else QUIET) or self._frames >= LONGEST / FRAME_SHIFT:
-            return self.finish()
+            return self._end()
         return PartialResult(self._seconds(0), words[: path.fixed], words[path.fixed :])
 
     def finish(self) -> FinalResult:
         """End the utterance; the next one may begin, also after the InputError of one in which
         nothing is recognised.
         """
+        self._compute(self._gate.flush())
+        return self._end()
+
+    def _compute(self, samples: np.ndarray) -> None:
+        features = {name: sound.push(samples) for name, sound in self._sounds.items()}
+        self._frames += min(map(len, features.values()))
+        self._advance(self._stream(features).numpy())
+
+    def _pass_silence(self) -> PartialResult | FinalResult:
+        """End the utterance, if there is one; the next begins behind what has arrived."""
+        try:
+            news = self._end() if self._frames else PartialResult(self._seconds(0), [], [])
+        finally:
+            self._start = self._arrived / self._rate
+            for sound in self._sounds.values():
+                sound.skip()
+        return news
+
+    def _end(self) -> FinalResult:
+        """The utterance that is over; the next begins behind it."""
         begin, end = self._seconds(0), self._seconds(self._frames)
         try:
             self._advance(self._stream.finish().numpy())
             words = self._read() if self._frames else []
         finally:
-            self._passed += self._frames
+            self._start += self._frames * FRAME_SHIFT
             self._begin()
         shifted = [
             replace(w, start=round(begin + w.start, 3), end=round(begin + w.end, 3)) for w in words
@@ -126,7 +150,7 @@ class LiveRecogniser:
         self._frames = 0  # of this utterance
 
     def _seconds(self, frames: int) -> float:
-        return round((self._passed + frames) * FRAME_SHIFT, 3)
+        return round(self._start + frames * FRAME_SHIFT, 3)
 
     def _advance(self, loglikes: np.ndarray) -> None:
         if not len(loglikes):
@@ -189,6 +213,6 @@ def open_live(
             " read anew at %g, penalty %g, and may change",
             *(search_weights[0], *recogniser.weights),
         )
-    phones = read_transition_model(task_of(config).locate_model()).phone
-    silent = np.isin(phones, read_silence_ids(options.graph or locate_graph(run, config)))
+    phones = read_transition_model(recogniser.model).phone
+    silent = np.isin(phones, read_silence_ids(recogniser.graph_dir))
     return LiveRecogniser(recogniser, front_end.analyses, statistics, silent, pause)

@@ -65,8 +65,7 @@ class LongReport:
             for begin, end in aligned.find_unsaid(len(text))
         ]
         extra = [[round(begin, 2), round(end, 2)] for begin, end in aligned.find_extra()]
-        order = [[line_of(begin), line_of(end - 1)] for begin, end in aligned.passages]
-        return cls(placed, unsaid, extra, order)
+        return cls(placed, unsaid, extra, _list_passages(placed))
 
     def summarise(self) -> list[str]:
         """Lines that name what is missing on either side, and what is elsewhere."""
@@ -79,11 +78,10 @@ class LongReport:
             for passage in self.unsaid
         ]
         parts += [f"{begin:.2f} to {end:.2f} s: speech without text" for begin, end in self.extra]
-        for passage, later in pairwise(self.order):
-            if later[0] < passage[1]:
-                parts.append(
-                    f"lines {later[0]} to {later[1]} come behind lines {passage[0]} to {passage[1]}"
-                )
+        parts += [
+            f"lines {later[0]} to {later[1]} come behind lines {passage[0]} to {passage[1]}"
+            for passage, later in pairwise(self.order)
+        ]
         return parts
 
     def write(self, recording: str, file: Path, lines: Sequence[Sequence[str]], out: Path) -> None:
@@ -112,3 +110,14 @@ def _place_line(aligned: LongAlignment, number: int, indices: range) -> PlacedLi
     return PlacedLine(
         number, len(indices), len(spoken), round(start * shift, 3), round(end * shift, 3)
     )
+
+
+def _list_passages(lines: Sequence[PlacedLine]) -> list[list[int]]:
+    """Runs [first, last] of lines that follow each other in the recording as in the text."""
+    passages: list[list[int]] = []
+    for line in sorted((x for x in lines if x.start is not None), key=lambda x: x.start or 0.0):
+        if passages and line.line > passages[-1][1]:
+            passages[-1][1] = line.line
+        else:
+            passages.append([line.line, line.line])
+    return passages

@@ -63,6 +63,9 @@ class Recogniser:
     """A run, ready to recognise: features to words at the weights that were chosen on dev."""
 
     network: LogLikelihoods
+    graph_dir: Path
+    model: Path
+    """The final.mdl whose pdfs network and graph have."""
     graph: DecodingGraph
     words: dict[int, str]
     options: SearchOptions
@@ -138,7 +141,9 @@ def open_recogniser(
         LOGGER.warning("%s; times are rough", error)
     decoding_graph = load_decoding_graph(graph, model, None, options.hotwords)
     engine = choose_engine()
-    return Recogniser(network, decoding_graph, words, search, checked, engine, pronouncer)
+    return Recogniser(
+        network, graph, model, decoding_graph, words, search, checked, engine, pronouncer
+    )
 
 
 def locate_graph(run: Path, config: Config) -> Path:

@@ -16,7 +16,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import Announce, Channel, Span, be_silent, warn
-from bayes_asr.data.sound.long import LongSound
+from bayes_asr.data.sound.long import LongSound, leave_out
 from bayes_asr.data.sound.speech import RATE, WINDOW, detect_speech, find_segments, load_detector
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.graph.lang import read_silence_ids
@@ -31,6 +31,8 @@ SAMPLE = 180.0  # seconds of a long recording by which a run adapts to its speak
 STRETCH = 30.0  # seconds that a network reads at once to find silence
 LEAST_STRETCH = 0.1  # seconds: a shorter rest of a file has hardly a frame
 CONTEXT = 1.0  # seconds that it reads before and behind them
+QUIET = 3.0  # seconds without speech: a shorter file with so many is cut as well
+DIGITAL_SILENCE = 0.5  # seconds of equal samples that are no speech
 
 
 ComputeStreams = Callable[[str, np.ndarray, int, Announce], RecordingFeatures]
@@ -71,7 +73,8 @@ class SilenceModel:
 class Segmentation:
     """Segmentation of the files of a call; a network that detects speech is opened when needed.
 
-    segmenter: None is `automatic` for what is longer than LONG, otherwise `none`.
+    segmenter: None is `automatic` for what is longer than LONG, or holds QUIET seconds in which the
+    network hears silence, otherwise `none`.
     """
 
     compute: ComputeStreams
@@ -93,23 +96,19 @@ class Segmentation:
         """Open a file; InputError where it is no sound."""
         sound = LongSound.open(name, channel)
         segmenter = self.segmenter or (self.automatic if sound.seconds > LONG else "none")
-        detector = self.detector if segmenter == "vad" else None
-        silence = self.silence if segmenter == "network" else None
-        return SegmentedFile(sound, self.compute, segmenter, detector, silence)
+        return SegmentedFile(sound, self, segmenter)
 
 
 @dataclass(frozen=True)
 class SegmentedFile:
     """A sound file as segments of speech, or as one where the segmenter is `none`.
 
-    detector: silero-vad's network, for `vad`; silence: the model of the run, for `network`.
+    Digital silence is in none of them.
     """
 
     sound: LongSound
-    compute: ComputeStreams
+    segmentation: Segmentation
     segmenter: Segmenter
-    detector: Any = None
-    silence: SilenceModel | None = None
 
     def sample(self) -> list[RecordingFeatures]:
         """Sound to estimate the speaker from: all of the file, or some minutes, spread evenly."""
@@ -121,42 +120,75 @@ class SegmentedFile:
         return [segment.recording for segment in self._cut(spans[:: max(1, step)])]
 
     def find_speech(self, speaker: Speaker) -> list[Span]:
-        """The segments of speech."""
-        if self.segmenter == "none":
-            return [(0.0, self.sound.seconds)]
-        if self.silence:
-            return self._find(self._detect_speech(speaker, self.silence), self.silence.step)
-        return self._detected
+        """The segments of speech; a warning where there is none."""
+        silences = [*self.sound.find_digital_silence(min(DIGITAL_SILENCE, self.sound.seconds))]
+        spans = [*leave_out(self._find_speech(speaker), silences, LEAST_STRETCH)]
+        if self.segmenter != "none":
+            LOGGER.info("%s: %d segments by %s", self.sound.name, len(spans), self.segmenter)
+        if not spans:
+            LOGGER.warning("%s: no speech is heard in it", self.sound.name)
+        return spans
 
     def read(self, spans: Sequence[Span], speaker: Speaker) -> Iterator[RecordedSegment]:
         """Yield what is recorded in spans, in the order of their begins, adapted to the speaker."""
-        entire = self.segmenter == "none"
+        entire = [*spans] == [self._whole]
         segments = [RecordedSegment(spans[0], self._entire)] if entire else self._cut(spans)
         for segment in segments:
             yield replace(segment, recording=speaker.apply(segment.recording))
 
     @cached_property
     def _entire(self) -> RecordingFeatures:
-        return self.compute(self.sound.name, self.sound.read(), self.sound.rate, warn)
+        compute = self.segmentation.compute
+        return compute(self.sound.name, self.sound.read(), self.sound.rate, warn)
+
+    @property
+    def _whole(self) -> Span:
+        return 0.0, self.sound.seconds
 
     @cached_property
     def _detected(self) -> list[Span]:
-        return self._find(
-            detect_speech(self.sound.blocks(), self.sound.rate, self.detector), WINDOW / RATE
+        probabilities = detect_speech(
+            self.sound.blocks(), self.sound.rate, self.segmentation.detector
         )
+        return self._find(probabilities, WINDOW / RATE)
+
+    def _find_speech(self, speaker: Speaker) -> list[Span]:
+        """The segments of speech, digital silence among them."""
+        if self.segmenter == "vad":
+            return self._detected
+        if self.segmenter == "network":
+            silence = self.segmentation.silence
+            return self._find(self._detect_speech(speaker, silence), silence.step)
+        if self.segmentation.segmenter or self.segmentation.automatic != "network":
+            return [self._whole]
+        return self._look_for_quiet(speaker)
+
+    def _look_for_quiet(self, speaker: Speaker) -> list[Span]:
+        """The whole file, or its segments of speech where it has QUIET seconds without."""
+        try:
+            silence = self.segmentation.silence
+        except InputError:  # a model without silence phones
+            return [self._whole]
+        spans = self._find([silence(speaker.apply(self._entire))], silence.step)
+        quiet = [*leave_out([self._whole], spans, QUIET)]
+        for begin, end in quiet:
+            LOGGER.warning(
+                "%s: no speech is heard from %.2f to %.2f s; --segments none looks for words there",
+                *(self.sound.name, begin, end),
+            )
+        return spans if quiet else [self._whole]
 
     def _find(self, probabilities: Iterable[np.ndarray], step: float) -> list[Span]:
         end = self.sound.seconds
-        spans = [(max(0.0, a), min(b, end)) for a, b in find_segments(probabilities, step)]
-        LOGGER.info("%s: %d segments by %s", self.sound.name, len(spans), self.segmenter)
-        return spans
+        return [(max(0.0, a), min(b, end)) for a, b in find_segments(probabilities, step)]
 
     def _cut(self, spans: Sequence[Span]) -> Iterator[RecordedSegment]:
         """Yield what is recorded in spans, adapted to nobody."""
         announce = warn
         for span, samples in zip(spans, self.sound.cut(spans), strict=True):
             name = f"{self.sound.name}, {span[0]:.2f} to {span[1]:.2f} s"
-            yield RecordedSegment(span, self.compute(name, samples, self.sound.rate, announce))
+            streams = self.segmentation.compute(name, samples, self.sound.rate, announce)
+            yield RecordedSegment(span, streams)
             announce = be_silent  # resampling is the same of all
 
     def _stretches(self, context: float) -> list[Span]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -38,3 +39,8 @@ class RecordedSegment:
 
     span: tuple[float, float]
     recording: RecordingFeatures
+
+
+def recording_name(file: Path) -> str:
+    """The name of a file in CTMs, RTTMs and TextGrids: without folder, suffix and blanks."""
+    return "_".join(file.stem.split()) or "_"

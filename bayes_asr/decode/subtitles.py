@@ -41,8 +41,16 @@ class Cue:
     lines: tuple[str, ...]
 
 
-def make_cues(words: Sequence[Timed]) -> list[Cue]:
-    """The cues of words in the order of their begins; no word is left out, and no two overlap."""
+@dataclass(frozen=True)
+class _Placed:
+    word: str
+    start: float
+    end: float
+
+
+def make_cues(spoken: Sequence[Timed]) -> list[Cue]:
+    """The cues of words in the order of the text; no word is left out, and no two cues overlap."""
+    words = _spread(spoken)
     # best[i]: the least cost of all cues of the words before i, and where the last of them begins.
     best: list[tuple[float, int]] = [(0.0, 0)] + [(math.inf, 0)] * len(words)
     for end in range(1, len(words) + 1):
@@ -61,6 +69,27 @@ def make_cues(words: Sequence[Timed]) -> list[Cue]:
         _make_cue(words[begin:end], words[end].start if end < len(words) else math.inf)
         for begin, end in spans
     ]
+
+
+def _spread(words: Sequence[Timed]) -> Sequence[Timed]:
+    """The words, where one begins no later than that before it with times between the others.
+
+    An attention looks at several words at once, or back; without one all words begin together.
+    """
+    begins = list(itertools.accumulate((word.start for word in words), max))
+    if all(a < b for a, b in itertools.pairwise(begins)):
+        return words
+    ends = [*sorted({*begins})[1:], max(begins[-1] + SHORTEST, *(word.end for word in words))]
+    groups = itertools.groupby(zip(words, begins, strict=True), key=lambda pair: pair[1])
+    placed: list[Timed] = []
+    for (begin, group), end in zip(groups, ends, strict=True):
+        together = [word.word for word, _ in group]
+        step = (end - begin) / len(together)
+        placed += [
+            _Placed(word, begin + step * number, begin + step * (number + 1))
+            for number, word in enumerate(together)
+        ]
+    return placed
 
 
 def write_subtitles(cues: Sequence[Cue], path: Path, form: Format) -> None:

@@ -21,7 +21,6 @@ from bayes_asr.decode.recognise import (
     RecognisedWord,
     Recogniser,
     RecogniserOptions,
-    locate_graph,
     open_recogniser,
 )
 from bayes_asr.decode.recordings import RecordingFrontEnd
@@ -119,7 +118,7 @@ def transcribe(
     network = load_generator(run) if task_of(config).recogniser == "generate" else load(run)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
     recogniser = _choose_recogniser(run, network, config, options)
-    segmentation = _make_segmentation(run, front_end, network, config, options.graph, segmenter)
+    segmentation = _make_segmentation(recogniser, front_end, segmenter)
     refused: list[str] = []
     sounds: list[tuple[SegmentedFile, list[RecordingFeatures]]] = []
     # All files are looked at first: statistics of one speaker are those of all of them.
@@ -186,24 +185,24 @@ def _shift(word: RecognisedWord, begin: float) -> RecognisedWord:
 
 
 def _make_segmentation(
-    run: Path,
+    recogniser: Recogniser | GeneratingRecogniser,
     front_end: RecordingFrontEnd,
-    network: LogLikelihoods,
-    config: Config,
-    other_graph: Path | None,
     segmenter: Segmenter | None,
 ) -> Segmentation:
-    generates = isinstance(network, SequenceGenerator)
-    if generates and segmenter == "network":
+    if isinstance(recogniser, Recogniser):
+
+        def open_silence() -> SilenceModel:
+            transitions = read_transition_model(recogniser.model)
+            return SilenceModel.open(recogniser.network, recogniser.graph_dir, transitions)
+
+        return Segmentation(front_end.compute, segmenter, "network", open_silence)
+
+    def refuse() -> SilenceModel:
         raise InputError("a decoder with attention does not hear silence; take --segments vad")
 
-    def open_silence() -> SilenceModel:
-        graph = other_graph or locate_graph(run, config)
-        transitions = read_transition_model(task_of(config).locate_model())
-        return SilenceModel.open(network, graph, transitions)
-
-    automatic: Segmenter = "vad" if generates else "network"
-    return Segmentation(front_end.compute, segmenter, automatic, open_silence)
+    if segmenter == "network":
+        refuse()
+    return Segmentation(front_end.compute, segmenter, "vad", refuse)
 
 
 def compute_features(

@@ -51,6 +51,7 @@ from bayes_asr.recipe.folder.vocabulary import (
     pronounce_unknown,
     read_language_model,
     read_pronunciations,
+    refuse_g2p_alone,
     refuse_other_spelling,
     refuse_other_words,
     write_vocabulary,
@@ -174,7 +175,9 @@ def inspect(
     if transcripts and sounds:
         utterances = check.attempt(find_utterances, corpus, text, transcripts, sounds)
         sets = check.attempt(split, utterances, corpus, text) or {} if utterances else {}
-    if sets and "lexicon.txt" not in tables:
+    if g2p and "lexicon.txt" not in tables:
+        check.attempt(refuse_g2p_alone, corpus, g2p)
+    elif sets and "lexicon.txt" not in tables:
         lexicon = check.attempt(make_lexicon, corpus, text, sets["train"])
     elif sets and lexicon:
         vocabulary = {word for word, _ in lexicon}

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import json
 import math
 import re
 import types
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.cli import main
+from bayes_asr.cli import main, read_arguments
 from bayes_asr.cli.arguments import Number, key, repeat_set
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.explain import explain
@@ -183,3 +184,23 @@ def test_slips_of_the_pen(words: list[str], said: str, capsys: pytest.CaptureFix
 def test_only_near_keys_are_suggested(name: str) -> None:
     with pytest.raises(InputError, match="bayes-asr config --explain lists all keys"):
         load([], [f"{name}=1"])
+
+
+ANY_ORDER = {
+    "align RUN --text T FILE --json": {"run": "RUN", "file": "FILE", "text": "T", "json": True},
+    "align --text T RUN FILE": {"run": "RUN", "file": "FILE", "text": "T"},
+    "transcribe RUN A --json B --ctm O -- -C": {"files": ["A", "B", "-C"], "json": True},
+    "report A --out O B": {"runs": ["A", "B"], "out": "O"},
+    "find RUN --on dev test word": {"on": ["dev", "test"], "phrases": ["word"]},
+    "find RUN word --least 0.5 --on test word": {"on": ["test"], "phrases": ["word", "word"]},
+    "decode --lmwt 3 4 --on dev RUN": {"run": "RUN", "on": "dev", "lmwt": [3, 4]},
+    "run mini --nj 2": {"recipe": "mini", "options": ["--nj", "2"]},
+}
+
+
+@pytest.mark.parametrize("line", ANY_ORDER)
+def test_arguments_and_options_stand_in_any_order(line: str) -> None:
+    verb, *words = line.split()
+    args, _ = read_arguments([verb, *words], verb)
+    parsed = {name: getattr(args, name) for name in ANY_ORDER[line]}
+    assert json.loads(json.dumps(parsed, default=str)) == ANY_ORDER[line]

@@ -103,6 +103,23 @@ def test_long_silence_ends_an_utterance_without_words(
     assert [w.word for item in others for w in item.words] == ["six", "one", "two", "one"] * 2
 
 
+def test_digital_silence_is_not_heard(forward_run: Path, samples: np.ndarray) -> None:
+    zeros = np.zeros(4 * RATE, np.int16)
+    sound = np.concatenate([zeros, samples, zeros, samples])
+    live = open_live(forward_run)
+    news = [live.push(part) for part in np.split(sound, range(1000, len(sound), 1000))]
+    heard = [
+        item for item in [*news, live.finish()] if isinstance(item, FinalResult) and item.words
+    ]
+    assert [[w.word for w in item.words] for item in heard] == [["six", "one", "two", "one"]] * 4
+    second = 4 + len(samples) / RATE
+    assert heard[0].begin == pytest.approx(4, abs=0.1)
+    assert heard[1].end <= second
+    assert heard[2].begin == pytest.approx(second + 4, abs=0.1)
+    muted = news[: len(zeros) // 1000]
+    assert muted == [PartialResult(item.begin, [], []) for item in muted]
+
+
 def test_the_verb_hears_a_pipe(
     forward_run: Path,
     samples: np.ndarray,

@@ -52,6 +52,23 @@ def test_no_word_is_lost_and_cues_keep_the_limits(parts: list[tuple[str, float, 
     assert {cue.start for cue in cues} <= {word.start for word in words}
 
 
+@given(st.lists(st.tuples(TEXT, st.sampled_from([0.0, 0.5, 2.0, 9.0]), st.floats(0.02, 5))))
+def test_words_of_an_attention_keep_the_order_of_the_text(
+    parts: list[tuple[str, float, float]],
+) -> None:
+    """Their times overlap, go back, or are those of the whole file."""
+    words = [Word(text, start, start + length) for text, start, length in parts]
+    cues = make_cues(words)
+    assert " ".join(line for cue in cues for line in cue.lines).split() == [w.word for w in words]
+    assert all(cue.end > cue.start for cue in cues)
+    assert all(cue.end <= following.start for cue, following in itertools.pairwise(cues))
+
+
+def test_words_without_times_share_the_file() -> None:
+    words = [Word(f"{number:05}", 0.0, 40.0) for number in range(40)]
+    assert [cue.start for cue in make_cues(words)] == [0.0, 5.0, 12.0, 19.0, 26.0, 33.0]
+
+
 @given(st.lists(st.tuples(st.text("abc", min_size=1, max_size=9), st.just(0.05), st.just(0.3))))
 def test_a_cue_is_seen_for_a_second(parts: list[tuple[str, float, float]]) -> None:
     for cue in make_cues(speak(parts)):

@@ -145,6 +145,10 @@ def test_words_of_train_that_the_lexicon_lacks_are_pronounced(
         "<UNK> SIL\nnaïve AH W\nother AH DH ER\nwords W ER D Z\n"
     )
     assert "lexicon: naïve AH W (by MODEL)" in capsys.readouterr().out
+    (corpus / "lexicon.txt").unlink()
+    assert prepare(corpus, tmp_path / "alone", "--g2p", "MODEL") == 1
+    assert "pronounces words that lexicon.txt lacks" in capsys.readouterr().err
+    assert not (tmp_path / "alone").exists()
 
 
 def test_few_speakers_are_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

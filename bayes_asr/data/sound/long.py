@@ -3,7 +3,7 @@
 import os
 import shutil
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -116,6 +116,19 @@ class LongSound:
                 samples = np.concatenate([samples, block])
             yield samples[max(0, start - offset) : max(0, stop - offset)]
 
+    def find_digital_silence(self, least: float) -> Iterator[Span]:
+        """Yield the spans of at least so many seconds in which all samples are equal."""
+        begin = position = 0
+        last = np.empty(0, np.float32)
+        for block in self.blocks():
+            changes = np.flatnonzero(np.diff(block, prepend=last[-1:] if position else block[:1]))
+            edges = np.array([begin, *(position + changes)])
+            for start in np.flatnonzero(np.diff(edges) >= least * self.rate):
+                yield edges[start] / self.rate, edges[start + 1] / self.rate
+            begin, position, last = int(edges[-1]), position + len(block), block
+        if position - begin >= least * self.rate:
+            yield begin / self.rate, position / self.rate
+
     @contextmanager
     def _open_seekable(self) -> Iterator[tuple[BinaryIO, int]]:
         """The file, at its begin, and its bytes."""
@@ -133,6 +146,16 @@ class LongSound:
     def _title(self) -> str:
         """The name in messages."""
         return "standard input" if self.name == STDIN else self.name
+
+
+def leave_out(spans: Iterable[Span], gaps: Sequence[Span], least: float) -> Iterator[Span]:
+    """Yield the parts of spans outside of gaps, both sorted, that last at least so many seconds."""
+    for begin, end in spans:
+        inside = (time for gap in gaps if gap[1] > begin and gap[0] < end for time in gap)
+        edges = [begin, *inside, end]
+        for start, stop in zip(edges[::2], edges[1::2], strict=True):
+            if stop - start >= least:
+                yield start, stop
 
 
 def _open(name: str) -> BinaryIO:

@@ -129,3 +129,37 @@ class OnlineFeatures:
         # A frame begins each shift and sees more than that: the rest is of the frames to come.
         self._pending = self._pending[len(features) * self._shift :]
         return features
+
+    def skip(self) -> None:
+        """Forget samples of frames that are not complete: what comes does not follow them."""
+        self._pending = np.empty(0, np.float32)
+
+
+class SilenceGate:
+    """Samples that arrive in pieces, without digital silence: stretches of equal samples.
+
+    A stretch is held back until it is known whether it lasts so long.
+    """
+
+    def __init__(self, rate: int, least: float) -> None:
+        """Begin a sound; least: seconds of a stretch that is silence."""
+        self._least = round(least * rate)
+        self._stretch = np.empty(0)
+        self.is_shut = False
+
+    def push(self, samples: np.ndarray) -> np.ndarray:
+        """The samples to hear now; behind them the gate `is_shut` where there is silence."""
+        joined = np.concatenate([self._stretch, samples])
+        changes = np.flatnonzero(np.diff(joined))
+        begin = int(changes[-1]) + 1 if len(changes) else 0  # of the last stretch
+        # Of a silence one sample is held, to compare with what comes.
+        heard = joined[1 if self.is_shut else 0 : begin]
+        goes_on = self.is_shut and begin == 0
+        self.is_shut = goes_on or len(joined) - begin >= self._least
+        self._stretch = joined[-1:] if self.is_shut else joined[begin:]
+        return heard
+
+    def flush(self) -> np.ndarray:
+        """The samples that are held back, unless they are silence."""
+        held, self._stretch = self._stretch, np.empty(0)
+        return held[:0] if self.is_shut else held

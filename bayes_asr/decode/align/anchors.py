@@ -26,16 +26,19 @@ class Island:
     length: int
 
 
-def find_passages(text: Sequence[str], sound: Sequence[str]) -> list[list[Island]]:
+def find_passages(
+    text: Sequence[str], sound: Sequence[str], shortest: int = FURTHER_CHAIN
+) -> list[list[Island]]:
     """Chains of islands, each in the order of both; no word is in two of them.
 
-    text, sound: the words of the text, and those that were recognised.
+    text, sound: the words of the text, and those that were recognised; shortest: words that each
+    chain but the first must match.
     """
     islands = _find_islands(text, sound)
     passages: list[list[Island]] = []
     while chain := _find_best_chain(islands):
         matched = sum(island.length for island in chain)
-        if matched < (FURTHER_CHAIN if passages else FIRST_CHAIN):
+        if matched < (shortest if passages else min(FIRST_CHAIN, shortest)):
             break
         passages.append(chain)
         islands = [part for island in islands for part in _cut_matched(island, chain)]

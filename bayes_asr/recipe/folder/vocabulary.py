@@ -78,6 +78,14 @@ def unknown_words(members: Iterable[Utterance], vocabulary: set[str]) -> list[st
     return [word for utt in members for word in utt.words if word not in vocabulary]
 
 
+def refuse_g2p_alone(corpus: Path, model: Path) -> None:
+    """Raise InputError for a corpus without lexicon, whose words are spelled by letters."""
+    raise InputError(
+        f"--g2p {model}: pronounces words that lexicon.txt lacks, and {corpus} has none; put the"
+        " lexicon there that it learnt, or leave the option: letters are phones then"
+    )
+
+
 def pronounce_unknown(lexicon: Lexicon, train: Sequence[Utterance], model: Path) -> Lexicon:
     """The words of train that a lexicon lacks, by a model of pronunciation; marks stay unknown."""
     from bayes_asr.decode.g2p.model import load_g2p  # which wants torch

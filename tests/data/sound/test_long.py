@@ -3,7 +3,8 @@
 import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, groupby
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.sound import long
 from bayes_asr.data.sound.audio import read_audio
 from bayes_asr.data.sound.file_bytes import FileBytes
-from bayes_asr.data.sound.long import LongSound
+from bayes_asr.data.sound.long import LongSound, leave_out
 from tests.data.sound.test_audio import riff
 
 RATE = 8000
@@ -106,3 +107,39 @@ def test_bytes_of_a_file_are_those_of_a_bytearray(
     assert ours.open().read() == expected
     assert ours.count_zeros() == len(expected) - len(expected.lstrip(b"\0"))
     assert ours.startswith((b"\0\0", b"\1")) == expected.startswith((b"\0\0", b"\1"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5000)), min_size=1, max_size=8))
+def test_digital_silence_is_wherever_samples_stay(runs: list[tuple[int, int]]) -> None:
+    samples = np.concatenate([np.full(length, value, np.int16) for value, length in runs])
+    sound = LongSound("x", 0, io.BytesIO(riff(samples[:, None], RATE)))
+    joined = [(value, sum(n for _, n in group)) for value, group in groupby(runs, lambda r: r[0])]
+    ends = [*accumulate(length for _, length in joined)]
+    expected = [
+        ((end - length) / RATE, end / RATE)
+        for (_, length), end in zip(joined, ends, strict=True)
+        if length >= 0.25 * RATE
+    ]
+    assert [*sound.find_digital_silence(0.25)] == expected
+
+
+SPANS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=6)
+
+
+def place(parts: list[tuple[int, int]]) -> list[tuple[float, float]]:
+    """Spans of (gap before, length), one behind the other."""
+    ends = [*accumulate(gap + length for gap, length in parts)]
+    return [(end - length, end) for (_, length), end in zip(parts, ends, strict=True)]
+
+
+@given(SPANS, SPANS)
+def test_what_is_left_out_is_in_no_span(
+    parts: list[tuple[int, int]], holes: list[tuple[int, int]]
+) -> None:
+    def seconds(spans: Iterable[tuple[float, float]]) -> set[int]:
+        return {second for begin, end in spans for second in range(int(begin), int(end))}
+
+    spans, gaps = place(parts), place(holes)
+    remaining = [*leave_out(spans, gaps, 1)]
+    assert seconds(remaining) == seconds(spans) - seconds(gaps)
+    assert all(end - begin >= 3 for begin, end in leave_out(spans, gaps, 3))

@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.sound.online import OnlineFeatures, iter_until_interrupt, read_pipe
+from bayes_asr.data.sound.online import (
+    OnlineFeatures,
+    SilenceGate,
+    iter_until_interrupt,
+    read_pipe,
+)
 from bayes_asr.data.sound.spectrum import Analysis
 from tests.data.sound.test_audio import riff
 
@@ -111,3 +116,24 @@ def test_an_interrupt_ends_the_wait_for_a_piece() -> None:
     handler = signal.getsignal(signal.SIGINT)
     assert [piece.tolist() for piece in iter_until_interrupt(wait())] == [[0]]
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 400)), min_size=1, max_size=6),
+    st.integers(1, 60),
+)
+def test_a_gate_passes_all_but_digital_silence(runs: list[tuple[int, int]], size: int) -> None:
+    """At 1000 Hz 100 equal samples are silence."""
+    samples = np.concatenate([np.full(length, value, np.int16) for value, length in runs])
+    gate, heard = SilenceGate(1000, 0.1), [np.empty(0)]
+    for part in np.split(samples, range(size, len(samples), size)):
+        heard.append(gate.push(part))
+    passed = np.concatenate([*heard, gate.flush()])
+    edges = [0, *(np.flatnonzero(np.diff(samples)) + 1), len(samples)]
+    lengths = np.diff(edges)
+    # Of silence passes what is in the piece in which it ends; it is known where a piece ends in it.
+    is_silent = lengths >= 100 + size
+    assert len(passed) >= lengths[lengths < 100].sum()
+    assert len(passed) <= lengths[~is_silent].sum() + size * is_silent.sum()
+    position = iter(samples.tolist())
+    assert all(value in position for value in passed.tolist())

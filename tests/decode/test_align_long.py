@@ -1,0 +1,136 @@
+"""Long recordings against texts: whatever is missing or moved, each utterance is found or named."""
+
+import random
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.data.sound.audio import Span
+from bayes_asr.decode.align import partial
+from bayes_asr.decode.align.anchors import FURTHER_CHAIN
+from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.pronouncer import Pronouncer
+from bayes_asr.decode.align.timing_aligner import TimingAligner
+from bayes_asr.decode.align_long import LEAST_EXTRA, LongAligner, LongAlignment
+from bayes_asr.decode.graph.lang import Lang
+from bayes_asr.decode.graph.lexicon import Pronunciation
+from bayes_asr.decode.lattices.ctm import TimedLabel
+from bayes_asr.decode.long_report import LongReport
+from bayes_asr.decode.search.utterance import choose_engine
+from bayes_asr.decode.speakers import RecordedSegment, RecordingFeatures
+from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+
+PHONES = "abcdefgh"
+WORDS = [a + b + c for a in PHONES for b in PHONES for c in PHONES if a != b != c]
+FRAMES, PAUSE = 4, 30  # of a state, of which a phone has two; and before an utterance
+PASSAGES = 6
+ENGINE = choose_engine()
+
+
+def toy() -> Pronouncer:
+    """Words of three of eight phones, each of two states, without context."""
+    names = {"<eps>": 0, "sil": 1} | {phone: number for number, phone in enumerate(PHONES, 2)}
+    numbers = [*names.values()][1:]
+    tree = build_monophone_tree({n: [2 * n - 2, 2 * n - 1] for n in numbers})
+    lexicon = [Pronunciation(word, 1.0, tuple(word)) for word in WORDS]
+    return Pronouncer(
+        Lang(lexicon, "sil", 0.5, None), names, build_monophone_model(numbers, 2), tree
+    )
+
+
+SPEECH = toy()
+
+
+@pytest.fixture(autouse=True)
+def few_pdfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filler is the mean of the two best of eighteen pdfs."""
+    monkeypatch.setattr(partial, "BEST_PDFS", 1 / 9)
+
+
+def speak(utterances: Sequence[Sequence[str]]) -> tuple[np.ndarray, list[Span]]:
+    """Log-likelihoods [T, 18] of utterances with a pause before each, and where these are."""
+    pdfs: list[int] = []
+    spans = []
+    for words in utterances:
+        pdfs += [0] * (PAUSE // 2) + [1] * (PAUSE // 2)
+        begin = len(pdfs)
+        numbers = [SPEECH.phones[phone] for word in words for phone in word]
+        pdfs += [2 * n - 2 + state for n in numbers for state in (0, 1) for _ in range(FRAMES)]
+        spans.append((begin / 100, len(pdfs) / 100))
+    loglikes = np.full((len(pdfs), 18), -60, np.float32)
+    loglikes[np.arange(len(pdfs)), (np.array(pdfs) + 3) % 18] = -4
+    loglikes[np.arange(len(pdfs)), pdfs] = 0
+    return loglikes, spans
+
+
+def hear(features: Any, statistics: Any) -> torch.Tensor:
+    """The network: log-likelihoods are in the features."""
+    return torch.from_numpy(features["features"])
+
+
+def align(lines: Sequence[Sequence[str]], sound: Sequence[Sequence[str]]) -> tuple[Any, Any]:
+    """The alignment of lines with utterances, and where these are."""
+    loglikes, spans = speak(sound)
+
+    def read(parts: Sequence[Span]) -> Iterator[RecordedSegment]:
+        for begin, end in parts:
+            x = loglikes[round(100 * begin) : round(100 * end)]
+            yield RecordedSegment(
+                (begin, end), RecordingFeatures("x", end - begin, {"features": x})
+            )
+
+    network = cast(Any, hear)
+    network.model = SimpleNamespace(output_stride=1)
+    timing = TimingAligner(SPEECH, AlignOptions(0.1), ENGINE)
+    search = SearchOptions(acoustic_scale=0.1, allow_partial=True)
+    aligner = LongAligner(network, SPEECH, AlignOptions(0.1), search, ENGINE, timing.align)
+    return aligner.align("x", lines, spans, read), spans
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_utterance_is_found_or_named(seed: int) -> None:
+    """Passages of one to three utterances are moved, said by nobody, or not in the text."""
+    rng = random.Random(seed)
+    order = rng.sample(range(PASSAGES), PASSAGES)
+    unsaid, without_text = (rng.sample(range(PASSAGES), rng.randint(0, 2)) for _ in range(2))
+    passages = [
+        [tuple(rng.sample(WORDS, rng.randint(2, 6))) for _ in range(rng.randint(1, 3))]
+        for _ in range(PASSAGES)
+    ]
+    lines = [line for n, part in enumerate(passages) if n not in without_text for line in part]
+    sound = [line for n in order if n not in unsaid for line in passages[n]]
+    text = [word for line in lines for word in line]
+    aligned, spans = align(lines, sound)
+    report = LongReport.of(aligned, lines)
+    missing = {index for run in aligned.find_unsaid(len(text)) for index in range(*run)}
+    assert sorted([*aligned.words, *missing]) == [*range(len(text))]
+    assert sum(len(passage.words) for passage in report.unsaid) == len(missing)
+    for line, (begin, end) in zip(sound, spans, strict=True):
+        inside = sorted(
+            (word.start, word.label)
+            for word in aligned.words.values()
+            if begin <= word.start / 100 and word.end / 100 <= end
+        )
+        # What is found in an utterance are phones of it, also where they end one word there.
+        assert all(label in "".join(line) for _, label in inside)
+        without_words = sum(max(0, min(b, end) - max(a, begin)) for a, b in report.extra)
+        if line not in lines and end - begin >= LEAST_EXTRA:
+            assert inside or without_words >= end - begin - 0.02
+        if len(line) >= FURTHER_CHAIN and line in lines:
+            assert inside
+
+
+def test_passages_are_lines_that_follow_each_other() -> None:
+    starts = {2: 0, 3: 10, 0: 20}
+    words = {i: TimedLabel("abcd"[i], start, start + 5, 1.0) for i, start in starts.items()}
+    report = LongReport.of(LongAlignment(words, [], [(0.0, 2.0)], 0.01), [[x] for x in "abcd"])
+    assert report.order == [[3, 4], [1, 1]]
+    assert "lines 1 to 1 come behind lines 3 to 4" in report.summarise()
+    assert [passage.words for passage in report.unsaid] == [["b"]]
+    assert report.extra == [[0.25, 2.0]]
