@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +48,30 @@ class Lock:
             return False
 
 
+def open_to_append(path: Path) -> TextIO:
+    """Open a file to add to, which is made if need be; InputError for a link, a pipe, a device.
+
+    A folder from somebody else may hold one in the place of a lock or a log: what is written must
+    not go where it leads.
+    """
+    # Without O_NONBLOCK a pipe would wait for a reader.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        file = os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8")
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise _strange(path) from None
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise _strange(path)
+    return file
+
+
+def _strange(path: Path) -> InputError:
+    return InputError(f"{path}: is a link, a pipe or a device; remove it, and a file is made there")
+
+
 @contextmanager
 def in_use(path: Path) -> Iterator[Lock]:
     """Keep other processes from a second `in_use` of the file `path`, which is made if need be.
@@ -54,8 +79,7 @@ def in_use(path: Path) -> Iterator[Lock]:
     Raises InputError where one has it already. The lock ends with the process, however it ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Append mode makes the file if need be, and leaves its content.
-    with path.open("a", encoding="utf-8") as file:
+    with open_to_append(path) as file:
         try:
             _lock(file)
         except BlockingIOError:
@@ -91,7 +115,7 @@ def alone_in(directory: Path) -> Iterator[Lock]:
 def in_turn(path: Path) -> Iterator[None]:
     """Wait until no other process is in `in_turn` of the file `path`, which is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
+    with open_to_append(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
@@ -126,10 +150,16 @@ def _lock(file: TextIO) -> None:
 def is_held(path: Path) -> bool:
     """Say whether a process is in `in_use` of the file `path`."""
     try:
-        with path.open(encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # A pipe would wait for a writer.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:  # no such file
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no such file, or a file system without locks
+    except OSError:  # a file system without locks
         return False
+    finally:
+        os.close(file)
     return False

@@ -5,8 +5,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from bayes_asr.base.errors import StoppedError, complaint, printable
+from bayes_asr.base.lock import open_to_append
 
 LOGGER = logging.getLogger("bayes_asr")
 
@@ -33,6 +35,9 @@ class _LogFile(logging.FileHandler):
     """A file of messages, which a full disk may cut short: that is said, once."""
 
     is_reported = False
+
+    def _open(self) -> TextIO:  # type: ignore[override]  # typeshed names a class of it
+        return open_to_append(Path(self.baseFilename))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         if not self.is_reported:
