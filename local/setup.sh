@@ -130,6 +130,8 @@ install() {
     pins >"$constraints"
     (cd "$root" && "$environment/bin/python" -m pip install --editable ".[$1]" --constraint "$constraints") ||
         fail "The installation failed, see above. Running this again continues it."
+    # pip compiles what it copies, but no checkout: each process would, where PYTHONDONTWRITEBYTECODE is set.
+    "$environment/bin/python" -m compileall -q "$root/bayes_asr" || true
 }
 
 # ready EXTRAS FINGERPRINT: succeeds if these extras, or more, are installed as the fingerprint says.
