@@ -103,24 +103,24 @@ class LongAligner:
 
         spans: the segments of speech of a file in seconds; read: yields what is recorded in spans.
         """
-        found = self._find(name, lines, spans, read, FURTHER_CHAIN)
-        if not found.words:
+        matched = self._find(name, lines, spans, read, FURTHER_CHAIN)
+        if not matched.words:
             raise InputError(
                 f"{name}: no three words of the text follow each other in what is"
                 " recognised: is it the text of this recording?"
             )
         text = [word for line in lines for word in line]
-        unsaid = [range(*run) for run in found.find_unsaid(len(text))]
+        unsaid = [range(*run) for run in matched.find_unsaid(len(text))]
         indices = [index for run in unsaid if len(run) >= LEAST_AGAIN for index in run]
-        stretches = [*found.find_extra()]
+        stretches = [*matched.find_extra()]
         if not indices or not stretches:
-            return found
+            return matched
         runs = [[text[index] for index in run] for run in unsaid if len(run) >= LEAST_AGAIN]
         again = replace(self, least=AGREED)._find(name, runs, stretches, read, LEAST_AGAIN)
         LOGGER.info("%s: %d words are found by looking once more", name, len(again.words))
         words = {indices[place]: word for place, word in again.words.items()}
-        phones = sorted([*found.phones, *again.phones], key=lambda phone: phone.start)
-        return replace(found, words=found.words | words, phones=phones)
+        phones = sorted([*matched.phones, *again.phones], key=lambda phone: phone.start)
+        return replace(matched, words=matched.words | words, phones=phones)
 
     def _find(
         self,

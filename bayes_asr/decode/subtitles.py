@@ -48,9 +48,9 @@ class _Placed:
     end: float
 
 
-def make_cues(spoken: Sequence[Timed]) -> list[Cue]:
+def make_cues(timed_words: Sequence[Timed]) -> list[Cue]:
     """The cues of words in the order of the text; no word is left out, and no two cues overlap."""
-    words = _spread(spoken)
+    words = _spread(timed_words)
     # best[i]: the least cost of all cues of the words before i, and where the last of them begins.
     best: list[tuple[float, int]] = [(0.0, 0)] + [(math.inf, 0)] * len(words)
     for end in range(1, len(words) + 1):
