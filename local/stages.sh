@@ -89,12 +89,12 @@ contents() {
 # is_complete DONE FILE... -- COMMAND...: succeeds if the command and its files are what they were when DONE was written.
 # Times tell, as a file may stand for others that were made with it; but in a copy, where all are new, contents do.
 is_complete() {
-    local times sums=${1%.done}.sums inode copied
+    local times sums=${1%.done}.sums inode='' copied=''
     [[ -z $force && -f $1 ]] || return
     times=$(stamp mtimes "${@:2}")
     [[ $(<"$1") != "$times" ]] || return 0
     [[ -f $sums ]] || return
-    { read -r inode && copied=$(cat); } <"$sums"
+    { read -r inode && copied=$(cat); } <"$sums" || return # empty where a disk was full
     [[ $inode != "$(inode_of "$1")" && $copied == "$(contents "${@:2}")" ]] || return
     write_stamps "$@"
 }
@@ -102,7 +102,8 @@ is_complete() {
 # write_stamps DONE FILE... -- COMMAND...: write DONE and, beside it, by what a copy of it is known.
 write_stamps() {
     stamp mtimes "${@:2}" >"$1.new"
-    { inode_of "$1.new" && contents "${@:2}"; } >"${1%.done}.sums"
+    { inode_of "$1.new" && contents "${@:2}"; } >"${1%.done}.sums.new"
+    mv "${1%.done}.sums.new" "${1%.done}.sums"
     mv "$1.new" "$1"
 }
 

@@ -26,6 +26,7 @@ from tests.attacks.interference import (
     write_sounds,
 )
 from tests.attacks.laboratory import bayes_asr, inside
+from tests.attacks.replica import Replica
 from tests.support import their_cfg, their_networks
 from tests.support.chain_corpus import write_chain_corpus
 from tests.support.small_corpus import MODEL, SETS, made_up
@@ -293,12 +294,16 @@ def build(name: str) -> Path:
     return Path(shutil.move(lab, folder / "built"))
 
 
-def restore(name: str) -> Path:
-    """A place as it was built, where it was built: files of runs name it."""
+@cache
+def replica(name: str) -> Replica:
+    """A place that is copied to where it was built: files of runs name it."""
     built = build(name)
-    lab = built.with_name("lab")
-    shutil.rmtree(lab, ignore_errors=True)
-    return Path(shutil.copytree(built, lab, symlinks=True))
+    return Replica(built, built.with_name("lab"))
+
+
+def restore(name: str) -> Path:
+    """A place as it was built."""
+    return replica(name).restore()
 
 
 @dataclass(frozen=True)

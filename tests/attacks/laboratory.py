@@ -105,14 +105,15 @@ def copy(laboratory: Path, folder: Path) -> Path:
     return folder
 
 
+def is_passing(name: Path) -> bool:
+    """Whether a file, by its name below a folder, is a log, how a run stands, or of the index."""
+    return name.suffix == ".log" or name.name == "state.json" or name.parts[0] == "index"
+
+
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder`, but logs, how a run stands, and the index."""
+    """Every file below `folder` but those that pass."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and not path.is_symlink()
-        and path.suffix != ".log"
-        and path.name != "state.json"
-        and path.parent != folder / "index"
+        if path.is_file() and not path.is_symlink() and not is_passing(path.relative_to(folder))
     }

@@ -51,9 +51,10 @@ from tests.attacks.graph_attacks import (
     attack_lexicon_fsts,
     attack_lexicons,
 )
-from tests.attacks.laboratory import contents, inside
+from tests.attacks.laboratory import inside, is_passing
 from tests.attacks.mutations import BEYOND, SEPARATORS, damage_json, mutate
 from tests.attacks.other_readers import refused_elsewhere
+from tests.attacks.replica import marks
 from tests.attacks.verbs import RefusedError, draw_options, verb
 from tests.support.report_runs import make_run
 
@@ -140,7 +141,7 @@ def attack_files(what: str, rng: random.Random, _: Path) -> None:
     lab, seen = restore(CALLS[what]), habits(what)
     name = rng.choice(seen.reads)
     how = mutate(lab / name, rng, [lab / other for other in seen.reads])
-    before = contents(lab)
+    before = marks(lab)
     with inside(lab), impatient():
         try:
             verb(*shlex.split(command_of(what)))
@@ -149,9 +150,9 @@ def attack_files(what: str, rng: random.Random, _: Path) -> None:
         except BaseException as error:
             raise AssertionError(f"{command_of(what)}: {name}: {how}") from error
         finally:
-            after = contents(lab)
-    changed = (n for n in before if after.get(n) != before[n])
-    spoilt = [n for n in changed if not seen.writes_in(Path(n).parent)]
+            after = marks(lab)
+    changed = (Path(n) for n in before if after.get(n) != before[n])
+    spoilt = [n for n in changed if not (seen.writes_in(n.parent) or is_passing(n))]
     assert not spoilt, f"{command_of(what)}: {name}: {how}: spoilt {spoilt}"
     with inside(lab):
         refused = what not in PARTIAL and refused_elsewhere(lab / name)

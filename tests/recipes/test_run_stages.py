@@ -350,6 +350,23 @@ def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> Non
     assert stages("exp/made") == 0, "a file may stand for others that were made with it"
 
 
+@pytest.mark.parametrize("content", ["", "1\n"])
+def test_stage_is_repeated_where_its_check_sums_are_not_whole(
+    checkout: Checkout, content: str
+) -> None:
+    """As where a disk was full, or the script killed, while they were written."""
+    command = ("./run.sh", "--recipe", "made", "--stage", "6", "--stop-stage", "6")
+    run = checkout.folder / "exp/made/made/seed1"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("config.yaml")
+    assert checkout.run(*command).returncode == 0
+    (run / "log/score.sums").write_text(content)
+    (run / "config.yaml").write_text("another")
+    done = checkout.run(*command)
+    assert (done.returncode, done.stdout.count(": complete\n")) == (0, 0), done.stderr
+    assert checkout.run(*command).stdout.count(": complete\n") == 1
+
+
 def test_bars_go_to_the_terminal_of_the_script(checkout: Checkout) -> None:
     """Through tee there is none; where the script has none, neither has the command."""
     executable(
