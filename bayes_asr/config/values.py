@@ -4,6 +4,7 @@ import dataclasses
 import types
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
@@ -58,6 +59,7 @@ NAMES = {
 }
 
 
+@cache
 def hints(kind: type) -> dict[str, Any]:
     """The keys of a section and their types, ranges included."""
     return get_type_hints(kind, include_extras=True)

@@ -186,6 +186,8 @@ def _split_states(
             ends = f"{label} ends after {WORD * place} bytes, the file has {len(body)}"
             raise source.fail(f"{ends}: {DAMAGED}")
     words, heads = np.frombuffer(body, "<i4", place), np.array(begin, np.int64)
+    if len(wrong := np.flatnonzero(words[heads + 2])):  # the high words of the numbers of arcs
+        raise source.fail(f"state {wrong[0]} of {count} has 2^32 arcs or more: {DAMAGED}")
     columns = words[_are_arcs(heads, place)].view(ARC)
     return words[heads].view("<f4"), words[heads + 1].astype(np.int64), columns
 

@@ -84,7 +84,7 @@ def _explain_no_matrix(source: ByteReader, utt: str, detail: str) -> InputError:
 def read_text_matrix(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     """Read `[ 1 2 \\n 3 4 ]`; own code, since kaldiio takes a leading "1" for integers."""
     line = (head + source.line()).lstrip()
-    if not line.startswith(b"["):
+    if line[:1] != b"[" or line[1:2].strip(b" \t\r\n]"):  # the bracket is a word, as for Kaldi
         raise _explain_no_matrix(source, utt, _describe_start(line, utt))
     # Rows end with their lines; the bracket may close behind the last row or in a line of its own.
     rows, line, closed = [], line[1:], b""

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bayes_asr.kaldi_io.text import write_mapping
+from bayes_asr.kaldi_io.text import write_lines, write_mapping
 from tests.attacks import laboratory
 from tests.attacks.breakages import nothing, sounds
 from tests.attacks.fuzzing import FORMATS
@@ -73,6 +74,7 @@ gmm features data/dev sat sat/decode_dev adapted
 HEARD = f"features data/train data/dev data/test\n{laboratory.WHOLE_WAY}".replace(
     "train corpus.yaml", "train corpus.yaml --new"
 )
+SMALL_G2P = "--set train.epochs=8 model.units=16 train.learning_rate=0.01 train.batch_sequences=8"
 STM = ";; a comment\nr 1 anna 0.00 1.50 <o,f0> hello (uh) world\nr 1 bert 1.50 2.00 yes\n"
 CTM = "r 1 0.5 0.25 hello 0.9\nr 1 1.6 0.2 yes 0.7\n"
 BASELINE = """\
@@ -105,6 +107,7 @@ def write_heard(place: Path) -> None:
     """Write sounds of the corpus, and of every format."""
     write_sounds(place)
     write_speech(place)
+    (place / "words.txt").write_text("a b\n")
 
 
 def write_their_training(place: Path) -> None:
@@ -145,11 +148,18 @@ def write_results(place: Path) -> None:
     (place / "space.yaml").write_text(SPACE)
 
 
+def write_spellings(place: Path) -> None:
+    """Write a lexicon whose words are spelled by their phones."""
+    words = map("".join, product("abc", "de", "abc", "df"))
+    write_lines((f"{word} {' '.join(word)}" for word in words), place / "spellings.txt")
+
+
 def write_tasks(place: Path) -> None:
     """Write configurations of networks with other tasks, and what these learn."""
     for name, count in SETS.items():
         classes = ((utt, "xyz"[i % 3]) for i, utt in enumerate(made_up(name, count)[0]))
         write_mapping(classes, place / "data" / name / "utt2lang")
+    write_spellings(place)
     write_denlats(place / "denlats", "train", "dev")
     for name, config in (("classes", CLASSES), ("sequences", SEQUENCES), ("lattices", LATTICES)):
         (place / f"{name}.yaml").write_text(config)
@@ -194,12 +204,14 @@ PLACES = {
             "decode": DECODE.format("test"),
             "decode RUN": "decode run --on dev",
             "score": "score run",
+            "find": "find run a --on dev",
             "compare": "compare run run --replicates 100",
             "report": "report run --out out",
             "gradients": "gradients run --lags 2 --utterances 2 --json",
             "graph": "graph --lexicon dict/lexicon.txt --lm exp/graph/lm.arpa"
             " --model exp/ali/final.mdl --phones exp/ali/phones.txt --silence sil --out out",
             "align": "align run --on dev --lang dict --out out",
+            "pronunciation": "pronunciation run --on dev --lang dict --out out",
             "align --flat": "align --flat --data data/train --lang dict --out out",
             "rescore": "rescore --lattices run/decode_dev/lat.1.gz --graph exp/graph --lmwt 1"
             " --mbr --nbest 2 --out out",
@@ -228,6 +240,7 @@ train sequences.yaml --out sequences
             "classify": "classify classes --on test --out out",
             "train of sequences": "train sequences.yaml --out out",
             "generate": "generate sequences --on test --out out",
+            "g2p": f"g2p spellings.txt --out out {SMALL_G2P}",
             "train on lattices": "train lattices.yaml --out out",
         },
     ),
@@ -257,13 +270,16 @@ train sequences.yaml --out sequences
     ),
     "heard": Place(
         write_heard,
-        HEARD.replace("\\\n", "") + "speed speech faster --factors 1.1\n",
+        HEARD.replace("\\\n", "")
+        + "speed speech faster --factors 1.1\nexport run --archive run.zip\n",
         {
             "features": "features data/sound",
             "features of segments": "features speech --kind mfcc-pitch",
             "features at other speeds": "features faster",
             "speed": "speed speech out --factors 0.9",
             "transcribe": "transcribe run sounds/test0-1.wav speech/sound.flac --ctm out",
+            "transcribe by an archive": "transcribe run.zip sounds/test0-1.wav --srt out",
+            "align a file": "align run sounds/test0-1.wav --text words.txt --textgrid out",
         },
     ),
     "theirs": Place(

@@ -358,14 +358,16 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
 
 
 def damaged_within(content: bytes, rng: random.Random) -> bytes:
-    """Damage what is below the check sums, which see all else."""
+    """Damage what is below the check sums, which see all else: of torch.save the pickle."""
     if content[:2] == b"\x1f\x8b":
         return gzip.compress(damaged(gzip.decompress(content), rng))
     remade = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(remade, "w") as new:
-        for number, name in enumerate(old.namelist()):
+        names = old.namelist()
+        target = names[0] if names[0].endswith("data.pkl") else rng.choice(names)
+        for name in names:
             raw = old.read(name)
-            new.writestr(name, raw if number else damaged(raw, rng))
+            new.writestr(name, damaged(raw, rng) if name == target else raw)
     return remade.getvalue()
 
 

@@ -14,11 +14,14 @@ class RefusedError(Exception):
     """A verb said in one line what is wrong."""
 
 
-def verb(*words: object) -> None:
-    """Run a verb; RefusedError if it says no in one line, AssertionError if in another way."""
-    said = io.StringIO()
+def verb(*words: object) -> str:
+    """Run a verb; RefusedError if it says no in one line, AssertionError if in another way.
+
+    Returns all that it printed.
+    """
+    said, printed = io.StringIO(), io.StringIO()
     status: object
-    with redirect_stderr(said), redirect_stdout(io.StringIO()):
+    with redirect_stderr(said), redirect_stdout(printed):
         try:
             status = main([str(word) for word in words])
         except SystemExit as stopped:
@@ -28,6 +31,7 @@ def verb(*words: object) -> None:
     assert "Traceback" not in said.getvalue(), said.getvalue()
     if status:
         raise RefusedError(errors[0])
+    return printed.getvalue() + said.getvalue()
 
 
 def draw_options(rng: random.Random, name: str, most: int = 2) -> Iterator[str]:

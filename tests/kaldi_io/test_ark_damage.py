@@ -90,6 +90,7 @@ def test_every_truncation_is_an_error(tmp_path: Path) -> None:
         b"RIFF" + bytes(40),
         b"[ 1 2\n 3 ]\n",
         b"[ 1 x ]\n",
+        b"[1 2 ]\n",
         b"[ 1 2",
         b"[ 1 ] 2\n",
     ],

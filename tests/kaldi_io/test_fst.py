@@ -216,3 +216,15 @@ def test_forged_counts_neither_pass_nor_allocate(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("state", [0, 1])
+def test_numbers_of_arcs_are_whole(tmp_path: Path, state: int) -> None:
+    """Their high words count too, as for OpenFst."""
+    write_fst(SMALL, tmp_path / "x.fst", "vector")
+    raw = bytearray((tmp_path / "x.fst").read_bytes())
+    states = HEADER_AT + len("vector") - len("const") + 40
+    raw[states + 12 * state + 16 * SMALL.offsets[state] + 8] = 1
+    (tmp_path / "x.fst").write_bytes(raw)
+    with pytest.raises(InputError, match=f"state {state} of 2 has 2\\^32 arcs or more"):
+        read_fst(tmp_path / "x.fst")

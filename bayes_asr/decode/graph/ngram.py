@@ -205,6 +205,8 @@ def read_arpa(path: Path) -> NgramModel:
             if fields[0] == "\\end\\":
                 break
             order = _begin_section(fields[0], order, where)
+            if order not in announced:
+                raise InputError(f"{where}: {fields[0]}, but no 'ngram {order}=COUNT' above")
         elif order == 0:
             n, count = _parse_announcement(fields, where)
             if n > MOST_BACKOFFS + 1:

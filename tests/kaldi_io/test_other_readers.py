@@ -1,0 +1,45 @@
+"""What our readers accept of damaged files is accepted by Kaldi's and OpenFst's, with the values
+that ours give."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.base.errors import InputError
+from tests.attacks.fuzzing import FORMATS
+from tests.attacks.mutations import edits_of
+from tests.attacks.other_readers import KALDI, MISSING, refused_elsewhere
+
+OF_KALDI = ("float.ark", "double.ark", "cm.ark", "cm2.ark", "cm3.ark", "text.ark")
+OF_KALDI += ("ali.1", "ali.1.gz", "text", "utt2spk", "counts")
+OF_OTHERS = ("const.fst", "vector.fst", "symbols.fst", "lm.arpa", "sound.wav", "sound.aiff")
+ROUNDS = 25
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *OF_OTHERS,
+        *(
+            pytest.param(name, marks=pytest.mark.skipif(not KALDI, reason=MISSING))
+            for name in OF_KALDI
+        ),
+    ],
+)
+def test_what_is_accepted_is_read_alike_elsewhere(name: str, tmp_path: Path) -> None:
+    form = next(form for form in FORMATS if form.name == name)
+    path = tmp_path / name
+    form.write(path)
+    assert refused_elsewhere(path) == ""
+    whole, rng, refused = path.read_bytes(), random.Random(name), 0
+    for number in range(ROUNDS):
+        edit = rng.choice(edits_of(name, whole))
+        path.write_bytes(edit(whole, rng))
+        try:
+            form.read(path)
+        except InputError:
+            refused += 1
+        else:
+            assert refused_elsewhere(path) == "", (number, edit.__name__)
+    assert 0 < refused < ROUNDS
