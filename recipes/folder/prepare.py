@@ -25,6 +25,7 @@ from bayes_asr.recipe.folder.sounds import (
     describe_unheard,
     describe_unread,
     name_sounds,
+    refuse_endless,
     refuse_missing_text,
 )
 from bayes_asr.recipe.folder.spelling import (
@@ -194,7 +195,7 @@ def inspect(
 
 
 def refuse_no_file(path: Path) -> None:
-    """Raise InputError for a link that leads nowhere, and for a folder in the place of a table.
+    """Raise InputError for a link that leads nowhere, a pipe, a device or a folder as a table.
 
     Folders dev and test may hold sound as any other.
     """
@@ -202,6 +203,7 @@ def refuse_no_file(path: Path) -> None:
         raise InputError(f"{path}: a link that leads to no file; replace it")
     if path.is_dir() and path.name not in SETS:
         raise InputError(f"{path}: a folder, where a file is due; rename it")
+    refuse_endless(path)
 
 
 def announce(text: Path, utterances: Sequence[Utterance], spell: Spell) -> None:

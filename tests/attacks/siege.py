@@ -38,6 +38,7 @@ from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.train.runs.checkpoint import read
 from tests.attacks.breakages import impatient
+from tests.attacks.corpora import attack_corpora
 from tests.attacks.every_verb import CALLS, command_of, habits, restore
 from tests.attacks.extremes import EXTREMES, numeric_keys
 from tests.attacks.fuzzing import MDL_TEXT, TREE_TEXT, checkpoint, network
@@ -273,6 +274,7 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "includes of configurations": attack_includes,
     "options of the other verbs": attack_options,
     "packed runs": attack_archives,
+    "corpora of the recipe folder": attack_corpora,
     **{attack: partial(attack_files, what) for attack, what in FILES.items()},
 }
 

@@ -321,3 +321,19 @@ def test_digital_silence_names_its_file(tmp_path: Path, capsys: pytest.CaptureFi
         f"1 of 18 files are digital silence, without any sound: {silent};"
         in capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize("name", ["s3/t1.wav", "lexicon.txt", "dev"])
+@pytest.mark.parametrize("target", ["", "/dev/zero"])
+def test_what_has_no_end_is_refused(
+    tmp_path: Path, name: str, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe, to which nobody writes, and a device."""
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
+    (corpus / name).unlink(missing_ok=True)
+    if target:
+        (corpus / name).symlink_to(target)
+    else:
+        os.mkfifo(corpus / name)
+    (line,) = refuse(corpus, capsys)
+    assert f"{corpus / name}: is a pipe or a device; give a file" in line

@@ -55,6 +55,7 @@ def name_sounds(corpus: Path) -> dict[str, list[Path]]:
     """
     files: dict[str, list[Path]] = {}
     for file in find_sound(corpus):
+        refuse_endless(file)
         for name in {compose(file.stem), compose(_path_name(file, corpus))}:
             files.setdefault(name, []).append(file)
     if not files:
@@ -64,6 +65,12 @@ def name_sounds(corpus: Path) -> dict[str, list[Path]]:
             f"{kaldi * (corpus / 'wav.scp').is_file()}{describe_seen(corpus)}"
         )
     return files
+
+
+def refuse_endless(path: Path) -> None:
+    """Raise InputError for a named pipe or a device in the place of a file."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{path}: is a pipe or a device; give a file")
 
 
 def _path_name(file: Path, corpus: Path) -> str:
