@@ -12,6 +12,7 @@ again, ends with the new ones and leaves nothing else. Prints how often each ver
 import errno
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -292,7 +293,14 @@ def see(work: Work, lab: Path) -> Seen:
 
 
 def read(path: Path) -> bytes | str:
-    """What a file holds; of checkpoints and histories a hash without times."""
+    """What a file holds; of checkpoints and histories a hash without times, nor of stamps.
+
+    A stamp of run.sh begins with the number of its inode, or has times behind names and sizes.
+    """
+    if path.suffix == ".sums":
+        return path.read_text().partition("\n")[2]
+    if path.suffix == ".done":
+        return re.sub(r" \d+$", "", path.read_text(), flags=re.M)
     if path.suffix == ".pt":
         return digest(checkpoint.read(path))
     if path.suffix == ".jsonl":

@@ -28,9 +28,8 @@ import yaml
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.sound.audio import read_channels
 from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
-from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_vector
 from bayes_asr.kaldi_io.fst import read_fst
-from bayes_asr.kaldi_io.rspecifier import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
 
 KALDI = find_spec("kaldi_native_io") is not None
