@@ -20,6 +20,7 @@ AU: dict[bytes, Endian] = {b".snd": "big", b"dns.": "little"}
 AU_HEADER = 24  # bytes
 AU_CODINGS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4, 6: 4, 7: 8, 27: 1}  # bytes of a sample
 FILES = (b"RIFF", b"RIFX", b"RF64", b"BW64", b"FORM", b"riff" + GUID, b"caff\0\1", *AU)
+LONGEST_TAG = 4096  # bytes that may follow the chunks and be no sound
 FURTHER = (b"NIST_1A", b"fLaC", b"OggS")  # files that may follow another
 
 
@@ -184,9 +185,24 @@ def _refuse_second_sound(
         start = position + layout.header
         length = layout.parse(content[start - layout.number_size : start])
         if length < 0 or not name.isalnum():  # what no chunk is, such as zeros
+            _refuse_unsized(content, position, source)
             break
         position = start + layout.pad(length)
     refuse_second(content, end, source)
+    _refuse_unsized(content, end, source)
+
+
+def _refuse_unsized(content: FileBytes, position: int, source: ByteReader) -> None:
+    """Refuse much behind a position that no size in the file counts, as a header too short has it.
+
+    Zeros and a tag are no sound.
+    """
+    rest = len(content) - position
+    if rest > LONGEST_TAG and any(content[position : position + LONGEST_TAG]):
+        raise source.fail(
+            f"{rest} bytes follow the sound, which its sizes do not count: convert it:"
+            " sox --ignore-length IN OUT.wav"
+        )
 
 
 def _check_alignment(

@@ -249,8 +249,24 @@ def test_what_surrounds_mp3_is_passed_over_or_the_remedy_named(
         assert np.array_equal(read_channels(file(content))[0], plain)
     middle = len(mp3) // 2
     for content in (bytes(417) + mp3, mp3[:middle] + b"\xaa" * 26 + mp3[middle:], tag + b"junk"):
-        with pytest.raises(InputError, match=r"convert it: sox IN OUT\.wav"):
+        with pytest.raises(InputError, match=r"convert it: (sox|ffmpeg -i) IN OUT\.wav"):
             read_channels(file(content))
+
+
+@pytest.mark.parametrize("counts_all", [False, True])
+def test_sound_that_no_size_counts_is_refused(
+    file: Callable[[bytes], Path], counts_all: bool
+) -> None:
+    sound = bytearray(written(TONE, "WAV", "PCM_16"))
+    due = int.from_bytes(sound[40:44], "little")
+    assert due > 3 * 4096
+    sound[40:44] = (due // 3 & ~1).to_bytes(4, "little")
+    if not counts_all:
+        sound[4:8] = (36 + (due // 3 & ~1)).to_bytes(4, "little")
+    with pytest.raises(InputError, match=r"bytes follow the sound, .*sox --ignore-length"):
+        read_channels(file(bytes(sound)))
+    for rest in (bytes(9000), b"TAG" + 125 * b"x"):
+        read_channels(file(written(TONE, "WAV", "PCM_16") + rest))
 
 
 def test_extensible_and_big_endian_riff(file: Callable[[bytes], Path]) -> None:
