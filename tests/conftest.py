@@ -116,11 +116,16 @@ def undisturbed(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return states(run)
 
 
+@pytest.fixture(autouse=True)
+def log_of_test(unchanged_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that no earlier test has led to a screen of its own."""
+    monkeypatch.setattr(log.LOGGER, "handlers", [])
+
+
 @pytest.fixture
 def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is logged, as one string when asked."""
     monkeypatch.setattr(log.LOGGER, "propagate", True)
-    monkeypatch.setattr(log.LOGGER, "handlers", [])
     caplog.set_level("INFO", "bayes_asr")
     return lambda: caplog.text
 

@@ -6,7 +6,7 @@ import torch
 from scipy.special import expit
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.config.catalogue import ACTIVATIONS
+from bayes_asr.config.catalogue import ACTIVATIONS, check_trained
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.units.activations import FIXED, PReLU, PSigmoid, build_activation
 from tests.support.nn_units import acoustic_model, recurrent_layer
@@ -123,7 +123,7 @@ def test_only_named_parameters_are_trained(trains: tuple[str, ...]) -> None:
 
 def test_unknown_parameter_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="has alpha; known here: eta, gamma, theta"):
-        build_activation("p-sigmoid", 1, 1, ("alpha",))
+        check_trained("p-sigmoid", ("alpha",))
 
 
 def test_scaling_costs_a_two_thousandth_of_the_parameters() -> None:

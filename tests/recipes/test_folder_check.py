@@ -132,12 +132,10 @@ def test_what_may_not_be_meant_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     (corpus / "s0/t0.wav").write_bytes(b"")
     (corpus / "s0/t1.wav").unlink()
     (corpus / "s0/t1.wav").symlink_to("nowhere.wav")
-    os.mkfifo(corpus / "s0/pipe.wav")
-    (corpus / "s0/pipe.wav").rename(corpus / "s0/t2.wav")
     assert prepare(corpus, tmp_path / "out") == 0
     remarks = capsys.readouterr().out
     assert f"{corpus}: not read: lexiconp.txt, lm.arpa.gz, segments (what is read is" in remarks
-    assert "3 of 18 files cannot be read as sound, which leaves their utterances out: " in remarks
+    assert "2 of 18 files cannot be read as sound, which leaves their utterances out: " in remarks
     assert f"{corpus / 's0/t0.wav'}" in remarks
     assert "17 of 19 words have no space within five or more letters of a language" in remarks
     assert "1 words are spelled by their digits, such as 12; write them as they are" in remarks
