@@ -1,4 +1,7 @@
-"""The experts' scores of speechocean762: resource/scores.json, of words and of their phones."""
+"""The experts' scores of speechocean762, of words and of their phones.
+
+They are `resource/scores.json`, or `resource/utt2score` of the corpus' first versions.
+"""
 
 import json
 from collections.abc import Mapping
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus import HOME, strip_marks
+from notation import read_utt2score
 
 from bayes_asr.base.errors import InputError
 
@@ -25,7 +29,8 @@ class ScoredWord:
 
 def find_scores(corpus: Path) -> Path | None:
     """The file of scores in a clone; None where it has none, as a copy without large files."""
-    paths = (corpus / "resource" / "scores.json", corpus / "scores.json")
+    names = ("resource/scores.json", "scores.json", "resource/utt2score")
+    paths = (corpus / name for name in names)
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -34,12 +39,7 @@ def read_scores(path: Path) -> dict[str, list[ScoredWord]]:
 
     InputError where the file is not of the published form.
     """
-    try:
-        utterances = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); clone {HOME} again") from None
-    if not isinstance(utterances, dict):
-        raise InputError(f"{path}: a list, not utterances by name; clone {HOME} again")
+    utterances = read_utt2score(path) if path.name == "utt2score" else _read_json(path)
     scores = {}
     for utt, entry in utterances.items():
         try:
@@ -47,6 +47,17 @@ def read_scores(path: Path) -> dict[str, list[ScoredWord]]:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{path}: {utt}: {error!r}; clone {HOME} again") from None
     return scores
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        utterances = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        mend = f"call git lfs pull in the clone, or clone {HOME} again"
+        raise InputError(f"{path}: not JSON ({error}); {mend}") from None
+    if not isinstance(utterances, dict):
+        raise InputError(f"{path}: a list, not utterances by name; clone {HOME} again")
+    return utterances
 
 
 def _read_word(entry: Mapping[str, Any]) -> ScoredWord:

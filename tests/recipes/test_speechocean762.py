@@ -26,7 +26,15 @@ RUNS = ("speechocean762", "speechocean762_phones")
 
 @pytest.fixture(scope="module", autouse=True)
 def _modules() -> Iterator[None]:
-    names = ("corpus", "experts", "regressions", "goodness", "prepare", "against_experts")
+    names = (
+        "corpus",
+        "notation",
+        "experts",
+        "regressions",
+        "goodness",
+        "prepare",
+        "against_experts",
+    )
     with loaded(RECIPES / "speechocean762", *names):
         yield
 

@@ -21,7 +21,7 @@ WORD = {"text": "BEAR", "accuracy": 6, "phones": ["B", "EH0", "R"], "phones-accu
 
 @pytest.fixture(scope="module", autouse=True)
 def _modules() -> Iterator[None]:
-    names = ("corpus", "experts", "regressions", "goodness", "against_experts")
+    names = ("corpus", "notation", "experts", "regressions", "goodness", "against_experts")
     with loaded(RECIPES / "speechocean762", *names):
         yield
 
@@ -63,6 +63,45 @@ def test_other_files_are_refused(tmp_path: Path, content: str, message: str) -> 
     path = tmp_path / "scores.json"
     path.write_text(content)
     with pytest.raises(InputError, match=message):
+        sys.modules["experts"].read_scores(path)
+
+
+# 000010011 and a word of 004820268, as the corpus' README and its first versions note them.
+CALL = {
+    "text": "call",
+    "accuracy": [10, 8, 10, 10, 8],
+    "phones": ["K AO0 L", "K {AO0} L", "K AO0 L", "K AO0 L", "K AO0 {L}"],
+}
+BEAR = {
+    "text": "bear",
+    "accuracy": [3, 7, 10, 2, 6],
+    "phones": ["B (EH0) (R)", "B {EH0} {R}", "B EH0 R", "B (EH0 R)", "B EH0 [L] R"],
+}
+LION = {
+    "text": "lion",
+    "accuracy": [10, 10, 10, 10, 10],
+    "phones": ["L AX1 IR0 N", "L AX1 (IR0) N", "L AY1 AX0 N", "{L} AX1 IR0 N", "L AX1 IR0 N"],
+}
+
+
+def test_the_notation_of_five_experts(tmp_path: Path) -> None:
+    """CALL and BEAR have what the README publishes of them; four of five expect L AH IH AH N."""
+    path = tmp_path / "resource/utt2score"
+    path.parent.mkdir()
+    path.write_text("000010011\t" + json.dumps({"words": [CALL, BEAR, LION]}) + "\n")
+    experts = sys.modules["experts"]
+    assert experts.find_scores(tmp_path) == path
+    call, bear, lion = experts.read_scores(path)["000010011"]
+    assert call == experts.ScoredWord("CALL", 10.0, ("K", "AO", "L"), (2.0, 1.8, 1.8))
+    assert bear == experts.ScoredWord("BEAR", 6.0, ("B", "EH", "R"), (2.0, 1.0, 1.0))
+    assert lion.phones == ("L", "AH", "IH", "AH", "N")
+    assert lion.phone_accuracies == (1.75, 2.0, 1.5, 1.5, 2.0)
+
+
+def test_another_notation_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "utt2score"
+    path.write_text("000010011 WE CALL IT BEAR\n")
+    with pytest.raises(InputError, match="000010011 WE CALL IT BEAR: JSONDecodeError"):
         sys.modules["experts"].read_scores(path)
 
 
