@@ -13,7 +13,7 @@ from bayes_asr.cli.alignment_arguments import (
     choose_options,
     find_lang,
 )
-from bayes_asr.cli.arguments import channel, processes, share
+from bayes_asr.cli.arguments import channel, processes, refuse_useless, share
 from bayes_asr.cli.sharing import (
     Inputs,
     add_sharing_arguments,
@@ -134,11 +134,8 @@ def _check_place(args: argparse.Namespace) -> None:
 
 def _align_flat(args: argparse.Namespace) -> None:
     # An even alignment needs no network: whatever a search would take is refused, not ignored.
-    search_options = [name for name in OF_A_RUN if vars(args)[name] is not None]
-    useless = [*search_options, *(name for name in (*OF_SETS, "textgrid") if vars(args)[name])]
-    if useless:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
-        raise InputError(f"{names}: of no use with --flat, which does not search")
+    useless = (*OF_A_RUN, *OF_SETS, "textgrid")
+    refuse_useless(args, "--flat, which does not search", useless)
     transcripts = TranscriptSource(args.lang, args.oov, args.text)
     limit = MAX_SKIPPED if args.max_skipped is None else args.max_skipped
     pipes = open_pipe if args.allow_pipes else None
@@ -161,10 +158,7 @@ def _align_set(args: argparse.Namespace) -> None:
 
 
 def _align_file(args: argparse.Namespace) -> None:
-    useless = [name for name in ("nj", *OF_SETS, "allow_pipes") if vars(args)[name]]
-    useless += ["max_skipped"] * (args.max_skipped is not None)
-    if useless:
-        raise InputError(f"--{useless[0].replace('_', '-')}: of no use with FILE, which is one")
+    refuse_useless(args, "FILE, which is one", ("nj", *OF_SETS, "max_skipped", "allow_pipes"))
     lines = read_lines(args.text)
     aligned = align_file(
         args.run,

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.config.values import Within
 
@@ -86,6 +87,19 @@ def add_max_skipped(
         default=default,
         help=f"of the utterances may {what} (default %(default)s)",
     )
+
+
+def refuse_useless(args: argparse.Namespace, where: str, names: Iterable[str]) -> None:
+    """InputError for options of these names that were given; `where` they are of no use."""
+    useless = [name for name in names if _is_given(vars(args)[name])]
+    if useless:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
+        raise InputError(f"{options}: of no use with {where}")
+
+
+def _is_given(value: object) -> bool:
+    """Whether an option says something: 0 does, while None, False, "" and [] are defaults."""
+    return bool(value) or (value == 0 and value is not False)
 
 
 class Formatter(argparse.HelpFormatter):

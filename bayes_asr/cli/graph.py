@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import together
-from bayes_asr.cli.arguments import real, whole
+from bayes_asr.cli.arguments import real, refuse_useless, whole
 from bayes_asr.decode.graph.build import (
     Graph,
     GraphOptions,
@@ -150,10 +150,7 @@ def _build_of_lexicon(args: argparse.Namespace) -> tuple[Graph, dict[str, float]
 
 def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
     """Build and write the graph of a lang folder, which has pauses and phones of its own."""
-    useless = [name for name in OF_LEXICON if vars(args)[name] is not None]
-    if useless:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
-        raise InputError(f"{options}: of no use with --lang, which says this itself")
+    refuse_useless(args, "--lang, which says this itself", OF_LEXICON)
     if args.hotwords:
         raise InputError("--hotwords puts words into a --lexicon, not into a --lang folder")
     if args.model is None:

@@ -3,7 +3,8 @@
 import argparse
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,45 +17,59 @@ from bayes_asr.cli.alignment_arguments import (
     choose_options,
     find_lang,
 )
-from bayes_asr.cli.arguments import processes
+from bayes_asr.cli.arguments import channel, processes, refuse_useless
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
+from bayes_asr.data.sound.audio import bring_to_rate, read_audio
 from bayes_asr.decode.align.pronunciation import ScoredUtterance, score_run
 from bayes_asr.decode.align.transcripts import TranscriptSource
+from bayes_asr.decode.align_files import read_lines
 from bayes_asr.decode.forward.directory import StreamSource
-from bayes_asr.evaluate.report.pronunciation import write_pronunciation_page
+from bayes_asr.decode.score_files import score_file
+from bayes_asr.decode.speakers import recording_name
+from bayes_asr.evaluate.report.pronunciation import FindSounds, write_pronunciation_page
+from bayes_asr.evaluate.report.sounds import RATE, iter_sounds
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.text import write_lines
+
+OF_SETS = ("nj", "stream", "max_skipped", "allow_pipes", "sound")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("run", type=Path, metavar="RUN", help="run that scores")
-    add_set_arguments(parser, "pronunciation", "alignments")
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="sound in which --text is spoken"
+    )
+    add_set_arguments(parser, "pronunciation", "alignments", required=False)
     add_alignment_arguments(parser)
-    parser.add_argument("--text", type=Path, help="transcripts; default: text of the data")
+    parser.add_argument(
+        "--text",
+        type=Path,
+        help="transcripts (default: text of the data); of FILE: a file of its words",
+    )
+    parser.add_argument(
+        "--channel",
+        type=channel,
+        metavar="N",
+        help="of FILE, counted from 0, or `mean` (default: the first, with a warning)",
+    )
     parser.add_argument(
         "--sound",
         type=Path,
         metavar="DATA",
         help="data directory with wav.scp, for spectrograms (default: --data, where it has one)",
     )
-    parser.add_argument("--nj", type=processes, default=1, help="processes (default %(default)s)")
+    parser.add_argument("--nj", type=processes, help="processes; default 1")
     parser.add_argument("--json", action="store_true", help="print scores as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write gop.txt, gop.json, features.{ark,scp} and pronunciation.html; print the lowest."""
-    streams, on = gather_streams(args), args.on or ""
-    pipes = open_pipe if args.allow_pipes else None
-    source = StreamSource(args.data, streams, on, args.max_skipped, pipes)
-    transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
-    out = args.out or args.run / f"pronunciation_{args.on or args.data.resolve().name}"
-    scored = list(score_run(args.run, source, transcripts, choose_options(args), args.nj))
-    if not scored:
-        raise InputError(f"{args.data or args.on}: has no utterances to score")
-    sound = args.sound
-    if sound is None and args.data and (args.data / "wav.scp").exists():
-        sound = args.data
+    if (args.file is not None) + (args.data is not None) + (args.on is not None) != 1:
+        raise InputError("give the utterances: --on SET or --data DIR, or FILE with --text TEXT")
+    scored, find_sounds = _score_file(args) if args.file else _score_set(args)
+    name = args.on or (args.file and recording_name(args.file)) or args.data.resolve().name
+    out = args.out or args.run / f"pronunciation_{name}"
     described = [utterance.describe() for utterance in scored]
     with together(out):
         write_lines(_list_phones(scored), out / "gop.txt")
@@ -63,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
         with replacing(out / "gop.json") as temporary:
             temporary.write_text(json.dumps(described) + "\n", encoding="utf-8")
         command = shlex.join(["bayes-asr", *args.words])
-        write_pronunciation_page(described, out, command, sound)
+        write_pronunciation_page(described, out, command, find_sounds)
     if args.json:
         print(json.dumps([{k: v for k, v in u.items() if k != "words"} for u in described]))
         return
@@ -71,6 +86,41 @@ def run(args: argparse.Namespace) -> None:
     names = name_some([f"{u['utterance']} ({u['gop']:.2f})" for u in lowest])
     mean = np.mean([u["gop"] for u in described])
     print(f"{out}: {len(described)} utterances, mean goodness {mean:.2f}; the lowest: {names}")
+
+
+def _score_set(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSounds]:
+    """Score a set of the run or a data directory; find sounds in the folder that has them."""
+    if args.channel is not None:
+        raise InputError("--channel goes with FILE")
+    streams, on = gather_streams(args), args.on or ""
+    pipes = open_pipe if args.allow_pipes else None
+    source = StreamSource(args.data, streams, on, args.max_skipped, pipes)
+    transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
+    scored = list(score_run(args.run, source, transcripts, choose_options(args), args.nj or 1))
+    if not scored:
+        raise InputError(f"{args.data or args.on}: has no utterances to score")
+    sound = args.sound
+    if sound is None and args.data and (args.data / "wav.scp").exists():
+        sound = args.data
+    return scored, partial(iter_sounds, sound) if sound else lambda _: ()
+
+
+def _score_file(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSounds]:
+    """Score a file with its text; its sound is at hand."""
+    refuse_useless(args, "FILE, which is one", OF_SETS)
+    if args.text is None:
+        raise InputError(f"{args.file}: give its words, --text FILE")
+    words = [word for line in read_lines(args.text) for word in line]
+    samples, rate = read_audio(args.file, args.channel)
+    transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
+    options = choose_options(args)
+    scored = score_file(args.run, args.file, (samples, rate), words, transcripts, options)
+
+    def find_sounds(utterances: Collection[str]) -> Iterator[tuple[str, np.ndarray]]:
+        for utt in utterances:
+            yield utt, bring_to_rate(samples, rate, RATE, utt, lambda _name, _change: None)
+
+    return [scored], find_sounds
 
 
 def _list_phones(scored: Sequence[ScoredUtterance]) -> Iterator[str]:

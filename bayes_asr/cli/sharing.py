@@ -72,12 +72,14 @@ class Inputs:
     moves: Moves = ()
 
 
-def add_set_arguments(parser: argparse.ArgumentParser, verb: str, lacking: str) -> None:
+def add_set_arguments(
+    parser: argparse.ArgumentParser, verb: str, lacking: str, *, required: bool = True
+) -> None:
     """Declare which utterances a run computes, where to, and how many of them may lack features.
 
-    lacking: what a data directory need not have for the verb.
+    lacking: what a data directory need not have for the verb; required: whether they must be given.
     """
-    which = parser.add_mutually_exclusive_group(required=True)
+    which = parser.add_mutually_exclusive_group(required=required)
     which.add_argument("--on", choices=("train", "dev", "test"), help="a set of the run")
     which.add_argument("--data", type=Path, help=f"any Kaldi data directory; no {lacking} needed")
     add_stream_argument(parser)

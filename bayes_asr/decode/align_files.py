@@ -8,11 +8,13 @@ from typing import Any
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_text, together
 from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
 from bayes_asr.data.sound.audio import Channel
 from bayes_asr.data.sound.audio import load_library as load_soundfile
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.spelling import spell_words
 from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
@@ -95,13 +97,8 @@ def align_file(
     """
     load_soundfile()
     config, network = read_configuration(run), load(run)
-    model = task_of(config).locate_model()
     words = [word for line in lines for word in line]
-    pronouncer = read_pronouncer(transcripts.lang, model, transcripts.unknown)
-    try:
-        pronouncer = spell_words(pronouncer, words)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+    pronouncer = open_pronouncer(file, config, transcripts, words)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
 
     def open_silence() -> SilenceModel:
@@ -125,6 +122,18 @@ def align_file(
     loglikes = network(recording.features, recording.statistics).numpy()
     timed = timing.align(str(file), words, loglikes)
     return AlignedFile(file, seconds, shift, timed)
+
+
+def open_pronouncer(
+    file: Path, config: Config, transcripts: TranscriptSource, words: Sequence[str]
+) -> Pronouncer:
+    """The lexicon of a run with the words of a file; InputError for those that it cannot spell."""
+    model = task_of(config).locate_model()
+    pronouncer = read_pronouncer(transcripts.lang, model, transcripts.unknown)
+    try:
+        return spell_words(pronouncer, words)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 def read_lines(path: Path) -> list[list[str]]:

@@ -100,6 +100,21 @@ class UtteranceScorer:
     engine: str
     frame_shift: float
 
+    @classmethod
+    def open(
+        cls,
+        pronouncer: Pronouncer,
+        lang: Path,
+        log_priors: np.ndarray,
+        options: AlignOptions,
+        engine: str,
+        frame_shift: float,
+    ) -> "UtteranceScorer":
+        """The scorer by log priors [P]; what is silence, the folder `lang` says."""
+        silence = {pronouncer.lang.silence or "", *read_silence_phones(lang)}
+        scorer = PronunciationScorer(pronouncer.model, pronouncer.phones, silence, log_priors)
+        return cls(pronouncer, scorer, options, engine, frame_shift)
+
     def score(self, utt: str, words: Sequence[str], loglikes: np.ndarray) -> ScoredUtterance:
         """Score the phones of `words` in log-likelihoods [T, P]; InputError naming the utterance
         where it cannot be aligned, or has no phone but silence.
@@ -165,9 +180,8 @@ def _open_scorer(
     frame_shift: float,
 ) -> UtteranceScorer:
     pronouncer = read_pronouncer(*files)
-    silence = {pronouncer.lang.silence or "", *read_silence_phones(files[0])}
-    scorer = PronunciationScorer(pronouncer.model, pronouncer.phones, silence, np.array(log_priors))
-    return UtteranceScorer(pronouncer, scorer, options, engine, frame_shift)
+    priors = np.array(log_priors)
+    return UtteranceScorer.open(pronouncer, files[0], priors, options, engine, frame_shift)
 
 
 def _score_item(

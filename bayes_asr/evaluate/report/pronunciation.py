@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +12,15 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.report.rendering import name_files, render, write_file
-from bayes_asr.evaluate.report.sounds import FOLDER, RATE, iter_sounds, write_wave
+from bayes_asr.evaluate.report.sounds import FOLDER, RATE, write_wave
 
 WINDOW, SHIFT = 400, 80  # samples: 25 and 5 ms
 BANDS, SHADES = 128, 18
 RANGE = 70  # dB below the loudest that are drawn
 WORST = -5.0  # the goodness from which on a phone has the full colour
 WIDTH = 340  # pixels of a second
+
+FindSounds = Callable[[Collection[str]], Iterable[tuple[str, np.ndarray]]]
 
 LISTED = 50
 """Utterances on the page, those with the lowest goodness; files have all."""
@@ -54,18 +56,18 @@ class DrawnUtterance:
 
 
 def write_pronunciation_page(
-    utterances: Sequence[Mapping[str, Any]], out: Path, command: str, sound: Path | None
+    utterances: Sequence[Mapping[str, Any]], out: Path, command: str, find_sounds: FindSounds
 ) -> None:
     """Write `out`/pronunciation.html of utterances as `ScoredUtterance.describe` has them.
 
-    sound: a data directory with wav.scp, of which spectrograms are drawn; the sound of the
-    utterances of the page is written beside it.
+    find_sounds: of utterances the samples [N] at 16 kHz, as `iter_sounds`; spectrograms are drawn
+    of them, and they are written beside the page.
     """
     ranked = sorted(utterances, key=lambda u: (u["gop"], u["utterance"]))
     listed = {u["utterance"]: u for u in ranked[:LISTED]}
     boxed = {name: _draw(u) for name, u in listed.items()}
     files = dict(zip(listed, name_files([[name] for name in listed]), strict=True))
-    for name, samples in iter_sounds(sound, listed) if sound else ():
+    for name, samples in find_sounds(listed):
         file = f"{FOLDER}/{files[name]}.wav"
         write_wave(samples, out / file)
         boxed[name] = _draw(listed[name], samples, file)

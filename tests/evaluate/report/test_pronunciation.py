@@ -1,6 +1,7 @@
 """The page of pronunciation: pictures of known sound, boxes in their places, names escaped."""
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from bayes_asr.evaluate.report.pronunciation import (
     draw_spectrogram,
     write_pronunciation_page,
 )
+from bayes_asr.evaluate.report.sounds import iter_sounds
 from tests.data.sound.test_audio import riff
 
 pytest.importorskip("jinja2")
@@ -42,7 +44,7 @@ def utterance(name: str, gop: float) -> dict[str, Any]:
 
 def test_boxes_have_places_colours_and_meanings(tmp_path: Path) -> None:
     scored = [utterance("good", 0.0), utterance("bad", WORST / 2)]
-    write_pronunciation_page(scored, tmp_path, "bayes-asr pronunciation RUN", None)
+    write_pronunciation_page(scored, tmp_path, "bayes-asr pronunciation RUN", lambda _: ())
     page = (tmp_path / "pronunciation.html").read_text()
     assert page.index("<b>bad</b>") < page.index("<b>good</b>")
     assert "left:20.0%;width:40.0%;--s:0" in page
@@ -59,7 +61,8 @@ def test_sound_is_drawn_and_lies_beside_the_page(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(0, 500, (RATE, 1)).round().astype(np.int16)
     (data / "bad.wav").write_bytes(riff(noise))
     (data / "wav.scp").write_text(f"bad {data / 'bad.wav'}\n")
-    write_pronunciation_page([utterance("bad", -1.0), utterance("good", 0.0)], out, "", data)
+    scored = [utterance("bad", -1.0), utterance("good", 0.0)]
+    write_pronunciation_page(scored, out, "", partial(iter_sounds, data))
     page = (out / "pronunciation.html").read_text()
     assert page.count("<img") == 1
     assert 'src="sounds/bad.wav"' in page

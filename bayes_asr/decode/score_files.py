@@ -1,0 +1,46 @@
+"""From a sound file and its text to the goodness of pronunciation of phones and words."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT
+from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.pronunciation import ScoredUtterance, UtteranceScorer
+from bayes_asr.decode.align.transcripts import TranscriptSource
+from bayes_asr.decode.align_files import open_pronouncer
+from bayes_asr.decode.forward.log_likelihoods import load
+from bayes_asr.decode.recordings import RecordingFrontEnd
+from bayes_asr.decode.search.utterance import choose_engine
+from bayes_asr.train.runs.configuration import read_configuration
+
+
+def score_file(
+    run: Path,
+    file: Path,
+    sound: tuple[np.ndarray, int],
+    words: Sequence[str],
+    transcripts: TranscriptSource,
+    options: AlignOptions,
+) -> ScoredUtterance:
+    """Score the words that are spoken in a file, by the best network of a run.
+
+    sound: its samples [N], and their rate in Hz. The file is a speaker of its own. InputError for
+    words that the lexicon lacks and cannot spell, and where it cannot be aligned.
+    """
+    config, network = read_configuration(run), load(run)
+    pronouncer = open_pronouncer(file, config, transcripts, words)
+    front_end = RecordingFrontEnd.open(run, network.front_ends, config)
+    recording = front_end.compute(str(file), *sound)
+    recording = front_end.estimate(str(file), [recording]).apply(recording)
+    scorer = UtteranceScorer.open(
+        pronouncer,
+        transcripts.lang,
+        network.log_priors.numpy(),
+        options,
+        choose_engine().name,
+        FRAME_SHIFT * network.model.output_stride,
+    )
+    loglikes = network(recording.features, recording.statistics).numpy()
+    return scorer.score(str(file), words, loglikes)

@@ -1,0 +1,77 @@
+"""bayes-asr pronunciation RUN FILE --text TEXT: as of a data directory that has this file alone."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayes_asr.cli import main
+from bayes_asr.data.sound.spectrum import Analysis, write_features
+from tests.data.sound.test_audio import riff
+from tests.decode.test_transcribe import command, run, speak
+
+pytest.importorskip("kaldi_native_fbank")
+pytest.importorskip("kaldifst")
+pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.slow
+__all__ = ["run"]  # the fixture
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Path:
+    """A file of four words, its text beside it, and a data directory of it."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    sound = folder / "talk.wav"
+    sound.write_bytes(riff(speak(["six", "one", "two", "two"], np.random.default_rng(9)).samples))
+    sound.with_suffix(".txt").write_text("six one\ntwo two\n")
+    for name, value in (("wav.scp", "talk.wav"), ("utt2spk", "me"), ("text", "six one two two")):
+        (folder / name).write_text(f"talk {value}\n")
+    write_features(folder, Analysis("fbank", bands=24))
+    return sound
+
+
+def test_a_file_has_the_scores_of_its_directory(
+    run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_file, of_directory = tmp_path / "file", tmp_path / "directory"
+    text = ("--text", sound.with_suffix(".txt"))
+    command("pronunciation", run, sound, *text, "--out", of_file, "--json")
+    (printed,) = json.loads(capsys.readouterr().out)
+    command("pronunciation", run, "--data", sound.parent, "--out", of_directory)
+    (scored,), (expected,) = (
+        json.loads((out / "gop.json").read_text()) for out in (of_file, of_directory)
+    )
+    assert scored.pop("utterance") == printed["utterance"] == str(sound)
+    assert expected.pop("utterance") == "talk"
+    assert scored["words"] == expected["words"]
+    pages = [(out / "pronunciation.html").read_text() for out in (of_file, of_directory)]
+    pictures = [page.split("data:image/png;base64,")[1].split('"')[0] for page in pages]
+    assert pictures[0] == pictures[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give its words, --text FILE"),
+        (["--text=talk.txt", "--nj=2"], "--nj: of no use with FILE"),
+        (["--text=talk.txt", "--on=dev"], "give the utterances: --on SET or --data DIR, or FILE"),
+        (["--text=empty"], "empty: has no words"),
+        (["--text=zebra"], "talk.wav: the lexicon lacks zebra"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(
+    options: list[str], message: str, run: Path, sound: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(sound.parent)
+    Path("empty").touch()
+    Path("zebra").write_text("six zebra\n")
+    assert main(["pronunciation", str(run), str(sound), *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_channel_is_that_of_a_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pronunciation", str(run), "--on=dev", "--channel=0"]) == 1
+    assert "--channel goes with FILE" in capsys.readouterr().err
