@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
 from bayes_asr.base.files import replacing
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.kaldi_io.ark import read_scp
@@ -31,23 +31,23 @@ TABLES = [
 
 def main(data: Path, copy: Path) -> int:
     """Copy; return 0, or 1 after one line that says what is wrong."""
+    return exit_status(Path(__file__).name, lambda: copy_data(data, copy))
+
+
+def copy_data(data: Path, copy: Path) -> None:
+    """Copy; InputError where there are neither sounds nor features."""
     copy.mkdir(parents=True, exist_ok=True)
-    try:
-        for name in TABLES:
-            if (data / name).exists():
-                shutil.copy(data / name, copy / name)
-        if (data / "wav.scp").exists():
-            write_mapping(readable(read_files(data / "wav.scp"), copy / "wav"), copy / "wav.scp")
-        elif (data / "feats.scp").exists():
-            features = read_files(data / "feats.scp").items()
-            absolute = ((utt, str(Path(file).absolute())) for utt, file in features)
-            write_mapping(absolute, copy / "feats.scp")
-        else:
-            raise InputError(f"{data}: neither wav.scp nor feats.scp: prepare the recipe's data")
-    except (InputError, OSError) as error:
-        print(f"{Path(__file__).name}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    for name in TABLES:
+        if (data / name).exists():
+            shutil.copy(data / name, copy / name)
+    if (data / "wav.scp").exists():
+        write_mapping(readable(read_files(data / "wav.scp"), copy / "wav"), copy / "wav.scp")
+    elif (data / "feats.scp").exists():
+        features = read_files(data / "feats.scp").items()
+        absolute = ((utt, str(Path(file).absolute())) for utt, file in features)
+        write_mapping(absolute, copy / "feats.scp")
+    else:
+        raise InputError(f"{data}: neither wav.scp nor feats.scp: prepare the recipe's data")
 
 
 def read_files(scp: Path) -> dict[str, str]:

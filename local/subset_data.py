@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
 from bayes_asr.base.files import replacing, together
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.kaldi_io.ark import read_scp
@@ -31,27 +31,27 @@ FRONT_END = "frontend.json"
 
 def main(data: Path, number: int, copy: Path) -> int:
     """Copy; return 0, or 1 after one line that says what is wrong."""
-    try:
-        features = read_scp(data / "feats.scp", open_pipe=open_pipe)  # which nothing here runs
-        text, speakers = read_text(data / "text"), read_mapping(data / "utt2spk")
-        usable = sorted(features.keys() & text.keys() & speakers.keys())
-        if number > len(usable):
-            raise InputError(f"{data}: has {len(usable)} utterances with features, not {number}")
-        chosen = choose_evenly(usable, number)
-        with together(copy):
-            write_mapping(((utt, features[utt]) for utt in chosen), copy / "feats.scp")
-            write_text(((utt, text[utt]) for utt in chosen), copy / "text")
-            write_speakers({utt: speakers[utt] for utt in chosen}, copy)
-            if (data / "cmvn.scp").exists():
-                statistics = read_scp(data / "cmvn.scp", open_pipe=open_pipe)
-                write_mapping(statistics.items(), copy / "cmvn.scp")
-            if (data / FRONT_END).exists():
-                with replacing(copy / FRONT_END) as temporary:
-                    shutil.copy(data / FRONT_END, temporary)
-    except (InputError, OSError) as error:
-        print(f"{Path(__file__).name}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(Path(__file__).name, lambda: copy_subset(data, number, copy))
+
+
+def copy_subset(data: Path, number: int, copy: Path) -> None:
+    """Copy; InputError where there are fewer utterances with features, text and speaker."""
+    features = read_scp(data / "feats.scp", open_pipe=open_pipe)  # which nothing here runs
+    text, speakers = read_text(data / "text"), read_mapping(data / "utt2spk")
+    usable = sorted(features.keys() & text.keys() & speakers.keys())
+    if number > len(usable):
+        raise InputError(f"{data}: has {len(usable)} utterances with features, not {number}")
+    chosen = choose_evenly(usable, number)
+    with together(copy):
+        write_mapping(((utt, features[utt]) for utt in chosen), copy / "feats.scp")
+        write_text(((utt, text[utt]) for utt in chosen), copy / "text")
+        write_speakers({utt: speakers[utt] for utt in chosen}, copy)
+        if (data / "cmvn.scp").exists():
+            statistics = read_scp(data / "cmvn.scp", open_pipe=open_pipe)
+            write_mapping(statistics.items(), copy / "cmvn.scp")
+        if (data / FRONT_END).exists():
+            with replacing(copy / FRONT_END) as temporary:
+                shutil.copy(data / FRONT_END, temporary)
 
 
 def choose_evenly(items: Sequence[str], number: int) -> Sequence[str]:

@@ -20,7 +20,7 @@ from dictionary import SILENCES, UNKNOWN, default_lexicon, own_lexicon
 from nxt import Participant, find_annotations, read_participants, read_turns
 from transcripts import Utterance, count_lost, utterances
 
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError, exit_status, name_some
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -55,13 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     args = parser.parse_args(argv)
     lists = {name: getattr(args, f"{name}_meetings") for name in SETS}
-    try:
-        refuse_other_microphones(args.mic)
-        prepare(args.corpus, args.out, lists, args.dict, args.lm, args.mic)
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(
+        parser.prog, lambda: prepare(args.corpus, args.out, lists, args.dict, args.lm, args.mic)
+    )
 
 
 def refuse_other_microphones(mic: str) -> None:
@@ -79,6 +75,7 @@ def prepare(
     mic: str,
 ) -> None:
     """Write everything below `out`, of the meetings in `lists` or those of Kaldi's recipe."""
+    refuse_other_microphones(mic)
     annotations = find_annotations(corpus)
     participants = read_participants(annotations)
     meetings = {name: chosen(name, path, participants) for name, path in lists.items()}

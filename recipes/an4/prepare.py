@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.ark import write_matrices
@@ -56,12 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("exp/an4"), help="default %(default)s")
     args = parser.parse_args(argv)
-    try:
-        prepare(args.corpus.resolve(), args.out)
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(parser.prog, lambda: prepare(args.corpus.resolve(), args.out))
 
 
 def prepare(corpus: Path, out: Path) -> None:

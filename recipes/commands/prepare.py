@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.text import write_mapping, write_speakers
 
@@ -45,12 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("exp/commands"), help="%(default)s")
     args = parser.parse_args(argv)
-    try:
-        prepare(args.corpus.resolve(), args.out.resolve())
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(parser.prog, lambda: prepare(args.corpus.resolve(), args.out.resolve()))
 
 
 def prepare(corpus: Path, out: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from bayes_asr.base.errors import InputError, complaint, name_some
+from bayes_asr.base.errors import InputError, exit_status, name_some
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -90,19 +90,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="of bayes-asr g2p: phones of the words of train that lexicon.txt lacks",
     )
     args = parser.parse_args(argv)
-    errors: Sequence[Exception] = ()
-    try:
-        corpus, text = args.corpus.resolve(), args.corpus.resolve() / "text"
+    corpus = args.corpus.resolve()
+
+    def prepare_folder() -> None:
+        text = corpus / "text"
         if args.beside:
             text = write_beside(corpus, args.out / "data/local/text")
         prepare(corpus, text, args.out, fold if args.fold else compose, args.g2p)
-    except (InputError, OSError) as error:
-        errors = [error]
-    except ExceptionGroup as group:
-        errors = group.exceptions
-    for error in errors:
-        print(f"{parser.prog}: error: {complaint(error)}", file=sys.stderr)
-    return 1 if errors else 0
+
+    return exit_status(parser.prog, prepare_folder)
 
 
 def prepare(corpus: Path, text: Path, out: Path, spell: Spell, g2p: Path | None = None) -> None:

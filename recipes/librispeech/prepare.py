@@ -16,7 +16,7 @@ from pathlib import Path
 
 from corpus import PARTS, PUBLISHED, find_sets, list_genders, read_set, reader_of
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.kaldi_io.text import write_mapping
@@ -67,12 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             help=f"default: {default}, or what is there",
         )
     args = parser.parse_args(argv)
-    try:
-        prepare(args.corpus.resolve(), args.out, args.train, args.dev, args.test)
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(
+        parser.prog,
+        lambda: prepare(args.corpus.resolve(), args.out, args.train, args.dev, args.test),
+    )
 
 
 def prepare(

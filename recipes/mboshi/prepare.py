@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
 from bayes_asr.base.files import replacing
 from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -70,12 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--unchecked", action="store_true", help="take what is there for the whole corpus"
     )
     args = parser.parse_args(argv)
-    try:
-        prepare(args.corpus.resolve(), args.out, checked=not args.unchecked)
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(
+        parser.prog, lambda: prepare(args.corpus.resolve(), args.out, checked=not args.unchecked)
+    )
 
 
 def prepare(corpus: Path, out: Path, *, checked: bool = True) -> None:

@@ -1,13 +1,12 @@
 """Preparations that are done once: a stamp says with which options, and by which files."""
 
 import json
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import exit_status
 from bayes_asr.kaldi_io.text import write_lines
 
 
@@ -23,13 +22,12 @@ def prepare_once(
         print(f"{out} is prepared")
         return 0
     stamp.unlink(missing_ok=True)
-    try:
+
+    def prepare_and_stamp() -> None:
         prepare()
         write_lines([json.dumps(recipe)], stamp)
-    except (InputError, OSError) as error:
-        print(f"{program}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    return exit_status(program, prepare_and_stamp)
 
 
 def checksum(files: Iterable[Path]) -> int:

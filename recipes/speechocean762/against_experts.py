@@ -21,7 +21,7 @@ from experts import find_scores, read_scores
 from goodness import ScoredPhones, read_goodness
 from regressions import correlate, fit, quadratic
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import exit_status
 
 RIDGES = (1.0, 10.0, 100.0, 1000.0, 10000.0)
 BEST = 2.0  # accuracy of a phone
@@ -38,17 +38,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if path is None:
         print(f"{args.corpus}: no resource/scores.json, so pronunciation is not held against it")
         return 0
-    try:
-        experts = read_scores(path)
-        train, dev, test = (
-            read_goodness(args.run / f"pronunciation_{name}", args.data / name, experts)
-            for name in ("train", "dev", "test")
-        )
-        print(*tabulate(train, dev, test), sep="\n")
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(parser.prog, lambda: compare(args.run, args.data, path))
+
+
+def compare(run: Path, data: Path, scores: Path) -> None:
+    """Print the table of a run's pronunciation_{train,dev,test} against the experts' scores."""
+    experts = read_scores(scores)
+    train, dev, test = (
+        read_goodness(run / f"pronunciation_{name}", data / name, experts)
+        for name in ("train", "dev", "test")
+    )
+    print(*tabulate(train, dev, test), sep="\n")
 
 
 def tabulate(train: ScoredPhones, dev: ScoredPhones, test: ScoredPhones) -> list[str]:

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.files import read_text as read_file
 from bayes_asr.evaluate.score.counts import Edit, align
 from bayes_asr.kaldi_io.text import read_text
 
@@ -26,23 +27,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--ref", type=Path, required=True, help="text_words of test")
     parser.add_argument("--train", type=Path, required=True, help="text_words of train")
     args = parser.parse_args(argv)
-    try:
-        lines = args.names.read_text(encoding="utf-8").splitlines()
-        names = {line.split()[0] for line in lines if line.strip()}
-        known = {word for words in read_text(args.train).values() for word in words} - names
-        reference = read_text(args.ref)
-        spoken = [word for words in reference.values() for word in words]
-        print(
-            f"| | hotwords right, of {sum(word in names for word in spoken)} | hotwords wrongly"
-            f" | other known words right, of {sum(word in known for word in spoken)} | WER |",
-            "|---|---|---|---|---|",
-            *(describe(path, reference, names, known) for path in args.hypotheses),
-            sep="\n",
-        )
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    files = args.names, args.ref, args.train
+    return exit_status(parser.prog, lambda: tabulate(args.hypotheses, *files))
+
+
+def tabulate(hypotheses: Sequence[Path], names: Path, ref: Path, train: Path) -> None:
+    """Print the table of hypotheses."""
+    lines = read_file(names).splitlines()
+    hotwords = {line.split()[0] for line in lines if line.strip()}
+    known = {word for words in read_text(train).values() for word in words} - hotwords
+    reference = read_text(ref)
+    spoken = [word for words in reference.values() for word in words]
+    print(
+        f"| | hotwords right, of {sum(word in hotwords for word in spoken)} | hotwords wrongly"
+        f" | other known words right, of {sum(word in known for word in spoken)} | WER |",
+        "|---|---|---|---|---|",
+        *(describe(path, reference, hotwords, known) for path in hypotheses),
+        sep="\n",
+    )
 
 
 def describe(path: Path, reference: Transcripts, names: Set[str], known: Set[str]) -> str:

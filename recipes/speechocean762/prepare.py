@@ -17,7 +17,7 @@ from pathlib import Path
 
 from corpus import HOME, PUBLISHED, Utterance, check_complete, read_phones, read_set, strip_marks
 
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError, exit_status, name_some
 from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
@@ -40,12 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--unchecked", action="store_true", help="take what is there for the whole corpus"
     )
     args = parser.parse_args(argv)
-    try:
-        prepare(args.corpus.resolve(), args.out, checked=not args.unchecked)
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(
+        parser.prog, lambda: prepare(args.corpus.resolve(), args.out, checked=not args.unchecked)
+    )
 
 
 def prepare(corpus: Path, out: Path, *, checked: bool = True) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
 from bayes_asr.data.targets.marks import (
     PhoneFrames,
     count_transitions,
@@ -42,12 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="what prepare.py wrote")
     args = parser.parse_args(argv)
-    try:
-        align(args.out)
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(parser.prog, lambda: align(args.out))
 
 
 def align(out: Path) -> None:

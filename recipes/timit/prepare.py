@@ -17,7 +17,7 @@ from pathlib import Path
 
 from corpus import PARTS, SETS, Phone, Recording, chosen, read_phones, recordings
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, exit_status
 from bayes_asr.data.sound.audio import read_audio
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.text import (
@@ -76,12 +76,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     args = parser.parse_args(argv)
     lists = {name: getattr(args, f"{name}_speakers") for name in SETS}
-    try:
-        prepare(args.corpus.resolve(), args.out, {n: path for n, path in lists.items() if path})
-    except (InputError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    lists = {name: path for name, path in lists.items() if path}
+    return exit_status(
+        parser.prog,
+        lambda: prepare(args.corpus.resolve(), args.out, lists),
+    )
 
 
 def prepare(corpus: Path, out: Path, lists: Mapping[str, Path]) -> None:
