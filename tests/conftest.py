@@ -1,5 +1,6 @@
 """What tests of several rooms ask for."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -39,6 +40,15 @@ FREE_TO_CHANGE = {
 # A slow machine is no fault, and nothing is kept from one run of the tests to the next.
 hypothesis.settings.register_profile("busy", deadline=None, database=None, max_examples=60)
 hypothesis.settings.load_profile("busy")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage: all that is made, now and by imports, stays."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,17 +12,19 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.export import export_onnx, export_torchscript
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 from tests.decode.test_export import check_close, check_steps, check_utterances, made_up
 from tests.support.nn_layers import FORMS, INPUTS, network_of, stacked
 from tests.support.nn_units import plain_front_end, side_by_side
 
 onnxruntime = pytest.importorskip("onnxruntime")
-EXPORTED = [
-    form
-    for form in FORMS
-    if network_of(form).strides["tested"] == 1 and network_of(form).layers[0].exportable
-]
+
+
+def exported() -> list[AcousticModel]:
+    """The networks whose first layer can be exported."""
+    nets = map(network_of, FORMS)
+    return [net for net in nets if net.strides["tested"] == 1 and net.layers[0].exportable]
 
 
 def loaded(net: Any) -> LogLikelihoods:
@@ -33,7 +35,7 @@ def loaded(net: Any) -> LogLikelihoods:
 @pytest.mark.slow
 @pytest.mark.parametrize("looks_ahead", [False, True])
 def test_every_layer_gives_what_load_gives(looks_ahead: bool, tmp_path: Path) -> None:
-    nets = [net for net in map(network_of, EXPORTED) if net.looks_ahead == looks_ahead]
+    nets = [net for net in exported() if net.looks_ahead == looks_ahead]
     check_onnx(loaded(side_by_side(nets)), tmp_path)
 
 

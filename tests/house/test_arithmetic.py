@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from tests.house.test_architecture import modules, room
+from tests.house.test_architecture import files, modules, room
 from tests.support.places import ROOT
 
 ROOMS = {"base.elementary", "kaldi_io", "data.sound", "data.features", "decode.graph", "gmm"}
@@ -33,7 +33,7 @@ ALLOWED = {("data.features.front_end", "np.convolve")}  # of weights so short th
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name in modules() if room(name) in ROOMS or name in MODULES)
+    "name", sorted(name for name in files() if room(name) in ROOMS or name in MODULES)
 )
 def test_arithmetic_is_that_of_every_processor(name: str) -> None:
     for node in ast.walk(modules()[name]):

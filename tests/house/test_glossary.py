@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.house.test_architecture import modules
+from tests.house.test_architecture import files, modules
 from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def test_a_class_name_is_one_thing() -> None:
     assert len(twice) <= 3, f"{twice}: give each a name of its own"
 
 
-@pytest.mark.parametrize("module", modules())
+@pytest.mark.parametrize("module", files())
 def test_names_name_something(module: str) -> None:
     bindings = {
         node.id if isinstance(node, ast.Name) else node.arg

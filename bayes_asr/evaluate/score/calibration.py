@@ -6,8 +6,7 @@ Guo, Pleiss, Sun & Weinberger, *On Calibration of Modern Neural Networks*, ICML 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+import scipy  # which imports its parts as they are used
 
 BINS = 15
 LOG_TEMPERATURES = (-3.0, 3.0)  # between which the best one is looked for
@@ -24,7 +23,7 @@ def decide(
     log_posteriors_NC: np.ndarray, labels_N: np.ndarray, temperature: float = 1.0
 ) -> Predictions:
     """The most probable labels, of posteriors to the power of 1 / temperature, normalised."""
-    cooled = log_softmax(log_posteriors_NC / temperature, axis=1)
+    cooled = scipy.special.log_softmax(log_posteriors_NC / temperature, axis=1)
     return Predictions(np.exp(cooled.max(axis=1)), cooled.argmax(axis=1) == labels_N)
 
 
@@ -42,8 +41,10 @@ def fit_temperature(log_posteriors_NC: np.ndarray, labels_N: np.ndarray) -> floa
     """Temperature at which the labels are most probable: above 1 where a network is too sure."""
 
     def loss(log_temperature: float) -> float:
-        cooled = log_softmax(log_posteriors_NC * np.exp(-log_temperature), axis=1)
+        cooled = scipy.special.log_softmax(log_posteriors_NC * np.exp(-log_temperature), axis=1)
         return -float(np.take_along_axis(cooled, labels_N[:, None], axis=1).mean())
 
     # The loss is convex in 1 / T, so that it has one minimum in log T.
-    return float(np.exp(minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded").x))
+    return float(
+        np.exp(scipy.optimize.minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded").x)
+    )
