@@ -157,6 +157,27 @@ def test_test_script_stops_at_the_first_failure(checkout: Checkout) -> None:
     assert checkout.calls("pytest")[-1] == [*arguments[:-1], "leaky"]
 
 
+def test_types_are_checked_beside_the_tests_and_either_may_fail(checkout: Checkout) -> None:
+    """Without stopping the other; the last line has both outcomes."""
+    for name in ("ruff", "mypy", "shellcheck", "pytest"):
+        executable(checkout.environment / "bin" / name, STUB)
+    (checkout.folder / ".ci").mkdir()
+
+    def outcomes(**changes: str) -> tuple[bool, str]:
+        done = checkout.run("./test.sh", **changes)
+        return done.returncode == 0, done.stdout.splitlines()[-1]
+
+    assert outcomes() == (True, "Tests: passed. Types and scripts: passed.")
+    failing = {"FAILING": "--numprocesses"}
+    assert outcomes(**failing) == (False, "Tests: failed. Types and scripts: passed.")
+    executable(checkout.environment / "bin/mypy", "#!/bin/sh\necho a wrong type\nexit 1\n")
+    assert outcomes() == (False, "Tests: passed. Types and scripts: failed.")
+    assert outcomes(**failing) == (False, "Tests: failed. Types and scripts: failed.")
+    assert "a wrong type" in checkout.run("./test.sh").stdout
+    executable(checkout.environment / "bin/mypy", STUB)
+    assert not outcomes(FAILING="--external-sources")[0], "shellcheck"
+
+
 @pytest.mark.parametrize(
     ("home", "command"),
     [("package", "pip install 'bayes_asr[export]'"), ("checkout", "pip install -e '.[export]'")],
