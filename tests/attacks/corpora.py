@@ -1,17 +1,13 @@
 """A whole corpus of the recipe `folder`, some of whose files are other ones."""
 
-import io
 import random
-import runpy
 import wave
-from contextlib import redirect_stderr, redirect_stdout
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bayes_asr.kaldi_io.text import write_lines
+from tests.attacks import verbs
 from tests.attacks.breakages import impatient
 from tests.attacks.laboratory import inside
 from tests.attacks.mutations import mutate
@@ -46,20 +42,13 @@ def write_corpus(corpus: Path) -> None:
         (corpus / name).write_text(content, encoding="utf-8")
 
 
-@cache
-def recipe() -> dict[str, Any]:
-    """The script of the recipe, by its names."""
-    return runpy.run_path(str(RECIPES / "folder/prepare.py"))
-
-
 def prepare(*options: str) -> None:
     """Stage 0; RefusedError if it says no, a line for each thing that is wrong."""
-    said = io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(said):
-        status = recipe()["main"](["--corpus", "corpus", "--out", "out", *options])
-    lines = said.getvalue().splitlines()
-    assert status == any(": error: " in line for line in lines), (status, lines)
-    assert "Traceback" not in said.getvalue(), lines
+    script = RECIPES / "folder/prepare.py"
+    status, _, said = verbs.run_main(script, ["--corpus", "corpus", "--out", "out", *options])
+    lines = said.splitlines()
+    assert bool(status) == any(": error: " in line for line in lines), (status, lines)
+    assert "Traceback" not in said, lines
     if status:
         raise RefusedError(lines[-1])
 

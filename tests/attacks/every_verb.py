@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from bayes_asr.kaldi_io.text import write_lines, write_mapping
 from tests.attacks import laboratory
 from tests.attacks.breakages import nothing, sounds
+from tests.attacks.children import fetch
 from tests.attacks.fuzzing import FORMATS
 from tests.attacks.interference import (
     DECODE,
@@ -143,7 +144,7 @@ def write_results(place: Path) -> None:
     write_counts(place)
     (place / "ref.stm").write_text(STM)
     (place / "hyp.ctm").write_text(CTM)
-    (place / "rules.glm").write_text("[hello] => [hi] / [ ] __ [ ]\n")
+    (place / "rules.glm").write_text(";;\n[hello] => [hi] / [ ] __ [ ]\n")
     (place / "phones.map").write_text("a a x\nb b y\n")
     (place / "space.yaml").write_text(SPACE)
 
@@ -301,13 +302,18 @@ def build(name: str) -> Path:
     place = PLACES[name]
     folder = Path(tempfile.mkdtemp(prefix="siege-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    fetch(partial(_build, place, folder))
+    return folder / "built"
+
+
+def _build(place: Place, folder: Path) -> None:
     lab = laboratory.copy(laboratory.build(folder / "laboratory"), folder / "lab")
     with inside(lab):
         place.write(lab)
         for command in place.commands.splitlines():
             done = bayes_asr(command)
             assert done.status == 0, (command, done.err)
-    return Path(shutil.move(lab, folder / "built"))
+    shutil.move(lab, folder / "built")
 
 
 @cache
@@ -336,30 +342,25 @@ class Habits:
 
 @cache
 def habits(what: str) -> Habits:
-    """What a call, which must succeed, reads in a child and writes in this process.
+    """What a call, which must succeed, reads and writes in a child.
 
     This process has then imported what the call imports late.
     """
     lab, built = restore(CALLS[what]), build(CALLS[what])
-    report = lab.with_name("reads")
-    child = os.fork()
-    if not child:
-        try:
-            opened = _note_opened(lab)
-            with inside(lab):
-                bayes_asr(command_of(what))
-            report.write_text("\n".join(sorted(opened)))
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    restore(CALLS[what])
     begun = time.time()
+    opened = fetch(partial(_call, what, lab))
+    changed = (str(p.relative_to(lab)) for p in lab.rglob("*") if p.stat().st_mtime > begun)
+    reads = (name for name in sorted(opened) if (built / name).is_file())
+    return Habits(tuple(reads), frozenset(changed))
+
+
+def _call(what: str, lab: Path) -> set[str]:
+    """Names of the files that a call opens to read."""
+    opened = _note_opened(lab)
     with inside(lab):
         done = bayes_asr(command_of(what))
     assert done.status == 0, (what, done.err)
-    changed = (str(p.relative_to(lab)) for p in lab.rglob("*") if p.stat().st_mtime > begun)
-    reads = (name for name in report.read_text().splitlines() if (built / name).is_file())
-    return Habits(tuple(reads), frozenset(changed))
+    return opened
 
 
 def command_of(what: str) -> str:

@@ -3,28 +3,29 @@
     python -m tests.attacks.siege --seed 1 --count 10000
 
 prints for each kind of attack how often it was answered, refused in one line, ended in a traceback,
-took over a minute, or over 2 GiB; the status is 1 if one did any of the last three.
+took over a minute, or over 2 GiB, or was answered otherwise by a process that a user would start;
+the status is 1 if one did any of the last four.
 """
 
 import argparse
-import io
+import atexit
 import json
 import math
-import multiprocessing
 import os
 import random
 import re
-import resource
 import shlex
+import shutil
 import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.train.runs.checkpoint import read
 from tests.attacks.breakages import impatient
+from tests.attacks.children import Limits, call
 from tests.attacks.corpora import attack_corpora
 from tests.attacks.every_verb import CALLS, command_of, habits, restore
 from tests.attacks.extremes import EXTREMES, numeric_keys
@@ -56,13 +58,16 @@ from tests.attacks.laboratory import inside, is_passing
 from tests.attacks.mutations import BEYOND, SEPARATORS, damage_json, mutate
 from tests.attacks.other_readers import refused_elsewhere
 from tests.attacks.replica import marks
-from tests.attacks.verbs import RefusedError, draw_options, verb
+from tests.attacks.verbs import RefusedError, draw_options, real_processes, verb
 from tests.support.report_runs import make_run
 
 SECONDS = 60
 HAS_ONNX = bool(find_spec("onnx") and find_spec("onnxruntime"))
-OUTCOMES = ("answered", "refused", "traceback", "over a minute", "over 2 GiB")
 MEMORY = 2 << 20  # KiB, of one process
+OUTCOMES = ("answered", "refused", "traceback", "over a minute", "over 2 GiB", "unlike")
+OVER = {"seconds": "over a minute", "memory": "over 2 GiB"}
+AT_ONCE = 10  # attacks of a kind before those of the next: one that is ended has met all kinds
+REAL_EVERY, REAL_FIRST = 200, 7  # which numbers are met once more by real processes
 
 
 def attack_texts(rng: random.Random, folder: Path) -> None:
@@ -255,6 +260,7 @@ BY_ARCHIVE = [
 ]
 PARTIAL = {"status", "report", "gradients"}  # go on without what they cannot read or need not
 FILES = {f"files of {what}": what for what in CALLS}
+PLACES_OF = {"packed runs": "heard", **{attack: CALLS[what] for attack, what in FILES.items()}}
 ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "shapes and costs of lattices": attack_lattices,
     "shapes and costs of graphs": attack_graphs,
@@ -281,7 +287,7 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one attack came to, and the traceback if there was one."""
+    """What one attack came to, and the traceback, or what was refused."""
 
     attack: str
     number: int
@@ -289,74 +295,88 @@ class Outcome:
     trace: str = ""
 
 
-def meet(attack: str, seed: int, number: int) -> Outcome:
-    """Carry out attack `number` of a seed."""
+def meet(attack: str, seed: int, number: int, folder: Path | None = None) -> Outcome:
+    """Carry out attack `number` of a seed, in an empty folder."""
+    folder = folder or field()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     rng = random.Random(f"{attack} {seed} {number}")
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            ATTACKS[attack](rng, Path(folder))
-        except (RefusedError, InputError):
-            return Outcome(attack, number, "refused")
-        except BaseException:
-            return Outcome(attack, number, "traceback", traceback.format_exc())
+    try:
+        ATTACKS[attack](rng, folder)
+    except (RefusedError, InputError) as refused:
+        return Outcome(attack, number, "refused", str(refused))
+    except BaseException:
+        return Outcome(attack, number, "traceback", traceback.format_exc())
     return Outcome(attack, number, "answered")
 
 
-def _work(attack: str, seed: int, numbers: range, pipe: Connection) -> None:
-    sys.stderr = io.StringIO()
+@cache
+def field() -> Path:
+    """A place for all attacks of this process, in which each finds an empty folder."""
+    place = Path(tempfile.mkdtemp(prefix="field-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place / "here"
+
+
+def meet_in_child(attack: str, seed: int, number: int, *, real: bool = False) -> Outcome:
+    """Carry out an attack in a child with limits; real: its verbs run as their users run them."""
+    if place := PLACES_OF.get(attack):
+        restore(place)  # here, where the next call knows what has changed
+    folder = field()
+
+    def function() -> Outcome:
+        with real_processes() if real else nullcontext():
+            return meet(attack, seed, number, folder)
+
+    ended = call(function, Limits(SECONDS, MEMORY))
+    if ended.over:
+        return Outcome(attack, number, OVER[ended.over], ended.said[-2000:])
+    if ended.value is None:
+        died = f"the process died: status {ended.status}\n{ended.raised}{ended.said[-2000:]}"
+        return Outcome(attack, number, "traceback", died)
+    return ended.value
+
+
+def besiege(attack: str, seed: int, numbers: Iterable[int]) -> Iterator[Outcome]:
+    """Carry out attacks, each in a child of its own; some of them once more by real processes."""
     for number in numbers:
-        outcome = meet(attack, seed, number)
-        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MEMORY:
-            pipe.send(replace(outcome, result="over 2 GiB"))
-            break
-        pipe.send(outcome)
+        outcome = meet_in_child(attack, seed, number)
+        if number % REAL_EVERY == REAL_FIRST and outcome.result in OUTCOMES[:2]:
+            real = meet_in_child(attack, seed, number, real=True)
+            if without_waits(real) != without_waits(outcome):
+                trace = f"in a child: {outcome}\nby a real process: {real}"
+                outcome = Outcome(attack, number, "unlike", trace)
+        yield outcome
 
 
-def besiege(attack: str, seed: int, numbers: range) -> Iterator[Outcome]:
-    """Carry out attacks in a process of their own, which is ended if one takes over a minute."""
-    while numbers:
-        ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
-        worker = multiprocessing.get_context("fork").Process(
-            target=_work, args=(attack, seed, numbers, theirs)
-        )
-        worker.start()
-        theirs.close()
-        for number in numbers:
-            numbers = numbers[1:]
-            try:
-                if not ours.poll(SECONDS):
-                    yield Outcome(attack, number, "over a minute")
-                    break
-                yield (outcome := ours.recv())
-                if outcome.result == "over 2 GiB":
-                    break
-            except EOFError:
-                yield Outcome(attack, number, "traceback", "the process died")
-                break
-        worker.kill()
-        worker.join()
+def without_waits(outcome: Outcome) -> Outcome:
+    """An outcome whose words do not say how patient its process was with pipes."""
+    return replace(outcome, trace=re.sub(r"within [0-9.]+ s;", "in time;", outcome.trace))
 
 
 def run(seed: int, count: int, log: Path) -> int:
     """Carry out `count` attacks, print the table and the tracebacks; returns the status.
 
-    log: where each outcome is noted; those that are there are not met again.
+    log: where each outcome is noted; those that are there and good are not met again.
     """
+    each = -(-count // len(ATTACKS))
     with log.open("a+", encoding="utf-8") as notes:
         notes.seek(0)
-        met = [Outcome(**json.loads(line)) for line in notes]
-        for attack in ATTACKS:
-            outcomes = [outcome for outcome in met if outcome.attack == attack]
-            due = range(len(outcomes), -(-count // len(ATTACKS)))
+        met = {(o.attack, o.number): o for o in (Outcome(**json.loads(line)) for line in notes)}
+        good = {key for key, outcome in met.items() if outcome.result in OUTCOMES[:2]}
+        for first, attack in product(range(0, each, AT_ONCE), ATTACKS):
+            numbers = range(first, min(first + AT_ONCE, each))
+            due = [number for number in numbers if (attack, number) not in good]
             if due and attack in FILES:
-                habits(FILES[attack])  # here, for all workers
+                habits(FILES[attack])  # here, for all children
+            assert len(os.listdir("/proc/self/task")) == 1, "threads, which a fork would lose"
             for outcome in besiege(attack, seed, due):
-                outcomes.append(outcome)
-                met.append(outcome)
+                met[attack, outcome.number] = outcome
                 print(json.dumps(asdict(outcome)), file=notes, flush=True)
-            table = Counter(outcome.result for outcome in outcomes)
-            print(f"| {attack} | {' | '.join(str(table[r]) for r in OUTCOMES)} |", flush=True)
-    bad = [outcome for outcome in met if outcome.result in OUTCOMES[2:]]
+    for attack in ATTACKS:
+        table = Counter(outcome.result for outcome in met.values() if outcome.attack == attack)
+        print(f"| {attack} | {' | '.join(str(table[r]) for r in OUTCOMES)} |", flush=True)
+    bad = [outcome for outcome in met.values() if outcome.result not in OUTCOMES[:2]]
     for outcome in bad:
         print(f"\n{outcome.attack}, seed {seed}, number {outcome.number}: {outcome.result}")
         print(outcome.trace)
