@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from bayes_asr.base import log
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.decode.g2p.model import count_word_errors, load_g2p
 from bayes_asr.decode.g2p.training import prepare_training
@@ -74,4 +74,4 @@ def _pronounce(args: argparse.Namespace) -> None:
         return
     for entry in entries:
         probability = [f"{entry.probability:.4g}"] * args.probabilities
-        print(entry.word, *probability, *entry.phones)
+        print(printable(" ".join((entry.word, *probability, *entry.phones))))

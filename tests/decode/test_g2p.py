@@ -2,7 +2,9 @@
 
 import json
 import random
+import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -76,6 +78,18 @@ def test_regular_spelling_is_learnt_to_the_last_word(
 
     assert main(["g2p", str(model), "shota", "zota"]) == 1
     assert "zota has 'z', which no word of its lexicon had" in capsys.readouterr().err
+
+
+def test_phones_of_a_stranger_reach_no_terminal_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    phones = ("A\x1b]0;title\x07", "\x9b2J", "\u202eB", "C\n")
+    model = SimpleNamespace(pronounce=lambda word: Pronunciation(word, 0.5, phones))
+    monkeypatch.setattr("bayes_asr.cli.g2p.load_g2p", lambda _: model)
+    for options in ([], ["--probabilities"], ["--json"]):
+        assert main(["g2p", str(tmp_path), "word", *options]) == 0
+        (line,) = capsys.readouterr().out.splitlines()
+        assert not [c for c in line if unicodedata.category(c) in ("Cc", "Cf", "Cs")]
 
 
 def pronounce_b_and_a(word: str) -> Pronunciation:
