@@ -63,12 +63,20 @@ def damaged_model(root: Path) -> None:
 
 
 def not_a_number(root: Path) -> None:
+    put_value(root, "nan")
+
+
+def no_square(root: Path) -> None:
+    put_value(root, "3e38")
+
+
+def put_value(root: Path, text: str) -> None:
     features, _ = made_up("train", 12)
     write_data_dir(root / TRAIN, features)
     ark = root / TRAIN / "feats.ark"
     raw, value = ark.read_bytes(), features["train2-7"][3, 2].tobytes()
     assert raw.count(value) == 1
-    ark.write_bytes(raw.replace(value, np.float32("nan").tobytes()))
+    ark.write_bytes(raw.replace(value, np.float32(text).tobytes()))
 
 
 def missing_ark(root: Path) -> None:
@@ -102,6 +110,7 @@ DAMAGES: dict[Callable[[Path], None], tuple[str, ...]] = {
     pdf_out_of_range: ("train", "has transition-id", "final.mdl has 1 to 8"),
     damaged_model: ("ali/final.mdl", "offset"),
     not_a_number: ("feats.ark", "train2-7 holds nan at frame 3, column 2"),
+    no_square: ("feats.ark", "train2-7 holds 3e+38 at frame 3, column 2"),
     missing_ark: ("feats.ark", "cannot open train0-0", "No such file"),
     missing_model: ("ali/final.mdl", "No such file"),
     missing_table: ("train/utt2spk", "No such file"),

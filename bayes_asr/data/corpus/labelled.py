@@ -21,6 +21,8 @@ from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.rxfilename import is_pipe, list_archives
 from bayes_asr.kaldi_io.text import DataDir
 
+LARGEST = float(np.sqrt(np.finfo(np.float32).max))  # of a feature: the square of more overflows
+
 
 class Features:
     """The features of a data directory, utterance by utterance; nothing is held but the tables.
@@ -129,6 +131,12 @@ class Features:
         matrix = read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
         if not len(matrix) or matrix.shape[1] != self.dimensions:
             self.refuse_shape(utt, *matrix.shape)
+        if max(matrix.max(), -matrix.min()) > LARGEST:
+            row, column = np.argwhere(np.abs(matrix) > LARGEST)[0]
+            raise InputError(
+                f"{self.where(utt)}: {utt} holds {matrix[row, column]:g} at frame {row}, column"
+                f" {column}, and the square of that is no number; extract its features again"
+            )
         return matrix
 
     def refuse_shape(self, utt: str, frames: int, columns: int) -> NoReturn:
