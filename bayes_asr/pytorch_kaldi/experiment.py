@@ -162,6 +162,8 @@ def _read_names(option: Option, sets: Mapping[str, DataSet]) -> tuple[str, ...]:
     for name in names:
         if name not in sets:
             raise option.error(f"no set is called {name}{nearest(name, sets)}")
+        if names.count(name) > 1:
+            raise option.error(f"{name} is there twice; write it once")
     return names
 
 

@@ -231,6 +231,7 @@ def test_what_has_no_counterpart_is_said(
             ("train_with = train", "train_with = trian"),
             "no set is called trian; did you mean train?",
         ),
+        (("train_with = train", "train_with = train, train"), "train is there twice"),
         (("cw_left=1", "cw_left=x"), "'x' is not a whole number"),
         (("\tcw_left=1\n", ""), "mfcc has no cw_left"),
         (("\tcw_left=1\n", "\tcontext=1\n"), "context is none of fea_name, fea_lst"),
