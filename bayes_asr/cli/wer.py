@@ -9,7 +9,13 @@ from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import whole
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
-from bayes_asr.evaluate.score.nist import read_ctm, read_stm, refuse_formats_of_nist, score_segments
+from bayes_asr.evaluate.score.nist import (
+    describe_alternatives,
+    read_ctm,
+    read_stm,
+    refuse_formats_of_nist,
+    score_segments,
+)
 from bayes_asr.evaluate.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
@@ -73,6 +79,9 @@ def run(args: argparse.Namespace) -> None:
     }
     if not scores[shown].utterances:
         raise InputError(f"{args.ref}: there is nothing in it to count against; name the reference")
+    if not stm:
+        for remark in filter(None, map(describe_alternatives, (args.ref, args.hyp))):
+            LOGGER.warning("%s", remark)
     _warn_of_spelling(args, scores[shown].utterances, as_read=not stm)
     if args.json:
         print(json.dumps(_as_dict(scores[shown], args.by), indent=1))

@@ -121,6 +121,19 @@ def _refuse_trn(path: Path) -> None:
     )
 
 
+def describe_alternatives(path: Path) -> str:
+    """The lines of a Kaldi text with alternatives such as { a / b }; empty where none has them."""
+    lines = [
+        number for number, fields in iter_lines(path) if {*ALTERNATION.values()} <= {*fields[1:]}
+    ]
+    if not lines:
+        return ""
+    return (
+        f"{path}, line {lines[0]}: {{, / and }} are words here, as in {len(lines)} lines; sclite"
+        " takes alternatives out of an STM or a CTM: give these, or write one of the words"
+    )
+
+
 def read_stm(path: Path) -> list[Segment]:
     """Read `recording channel speaker begin end [<labels>] words`; `;;` comments are skipped."""
     segments: list[Segment] = []

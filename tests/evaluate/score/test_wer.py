@@ -161,6 +161,17 @@ def test_words_of_another_case_are_announced(
     assert remark in caplog.text
 
 
+@pytest.mark.parametrize("phones", [[], ["--forgive", "sil"]])
+def test_alternatives_of_sclite_in_a_text_are_announced(
+    run_wer: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture, phones: list[str]
+) -> None:
+    (tmp_path / "ref").write_text("u1 { a\nu2 say { a / b }\nu3 c\nu4 { d / e } f\n")
+    (tmp_path / "hyp").write_text("u1 { a\nu2 say a\nu3 c\nu4 d f\n")
+    run_wer("--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp", *phones)
+    (remark,) = (r.getMessage() for r in caplog.records)
+    assert remark.startswith(f"{tmp_path}/ref, line 2: {{, / and }} are words here, as in 2 lines;")
+
+
 def test_words_of_an_stm_that_look_alike_are_announced(
     run_wer: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
