@@ -40,6 +40,7 @@ from bayes_asr.recipe.folder.spelling import (
 )
 from bayes_asr.recipe.folder.utterances import (
     Utterance,
+    describe_cased_speakers,
     describe_wordless,
     find_utterances,
     read_transcripts,
@@ -208,6 +209,8 @@ def announce(text: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
         print(remark)
     if wordless := describe_wordless(utterances):
         print(f"{text}: {wordless}")
+    if cased := describe_cased_speakers(utterances):
+        print(cased)
     words = [word for utt in utterances for word in utt.words]
     if unspaced := describe_unspaced(words):
         print(f"{text}: {unspaced}")

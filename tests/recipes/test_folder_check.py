@@ -159,6 +159,18 @@ def test_joiners_of_persian_stay(tmp_path: Path) -> None:
     assert {*map(tuple, read_text(tmp_path / "out/data/train/text").values())} == {(word,)}
 
 
+def test_speakers_that_case_alone_sets_apart_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"{who}/t{t}" for who in ("Ana", "ana", "bo", "cy", "STRAßE", "strasse") for t in "01"]
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(names, "hello world"))
+    assert prepare(corpus, tmp_path / "out") == 0
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if x.startswith("speakers differ"))
+    assert "Ana and ana, STRAßE and strasse;" in line
+    speakers = {*read_mapping(tmp_path / "out/data/train/utt2spk").values()}
+    assert speakers <= {"Ana", "ana", "bo", "cy", "STRAßE", "strasse"}, "they stay as they are"
+
+
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_names_and_words_are_one_unicode_form(tmp_path: Path, form: str) -> None:
     spelled = lambda text: unicodedata.normalize(form, text)  # noqa: E731

@@ -181,6 +181,20 @@ def describe_wordless(utterances: Sequence[Utterance]) -> str:
     )
 
 
+def describe_cased_speakers(utterances: Iterable[Utterance]) -> str:
+    """The speakers whose names differ by case only; empty where there are none."""
+    spellings: dict[str, set[str]] = {}
+    for utt in utterances:
+        spellings.setdefault(utt.speaker.casefold(), set()).add(utt.speaker)
+    alike = sorted(" and ".join(sorted(names)) for names in spellings.values() if len(names) > 1)
+    if not alike:
+        return ""
+    return (
+        f"speakers differ by case only, and are several here: {name_some(alike)}; if they are one"
+        " person, write one name"
+    )
+
+
 def write_utterances(members: Sequence[Utterance], directory: Path) -> None:
     """Write a data directory that names the sound where it lies, in byte order of the keys."""
     members = sorted(members, key=lambda utt: utt.key)
