@@ -73,14 +73,12 @@ def refuse_other_layouts(path: Path, lines: Lines) -> None:
             f"{path}: most words end in sp, a pause of HTK's, and pauses come between words by"
             " themselves: take them out, sed -E 's/ sp$//'"
         )
-    if problem := next(_iter_problems(lines), ""):
+    if len(lines) >= FEWEST and (problem := next(_iter_problems(lines), "")):
         raise InputError(f"{path}: {problem}: write `word phone phone ...`, with spaces alone")
 
 
 def _iter_problems(lines: Lines) -> Iterator[str]:
-    """What all lines have in common that is no phone; nothing of few lines."""
-    if len(lines) < FEWEST:
-        return
+    """What all lines have in common that is no phone."""
     for mark in SEPARATORS:
         if mark in IN_TABLES and all(mark in fields[0][1:] for fields in lines):
             yield f"all words hold {mark!r}, such as {lines[0][0]}"
@@ -91,12 +89,24 @@ def _iter_problems(lines: Lines) -> Iterator[str]:
         yield f"all pronunciations are enclosed, such as {spelled[0]}"
 
 
+def _iter_doubts_of_few(lines: Lines) -> Iterator[str]:
+    """What would be refused, or taken for probabilities, if more lines had it."""
+    yield from _iter_problems(lines)
+    if all(fields[-1].lower() == "sp" for fields in lines):
+        yield "words end in sp, a pause of HTK's"
+    if all(len(fields) > 2 and fields[1].isdigit() for fields in lines):
+        yield f"the phone {lines[0][1]} is a number, and may be a probability"
+
+
 def describe_doubts(lines: Lines) -> Counter[str]:
     """What of a lexicon may not be meant, and in how many lines; lines: without probabilities."""
     doubts: Counter[str] = Counter()
+    if len(lines) < FEWEST:
+        for doubt in _iter_doubts_of_few(lines):
+            doubts[f"what may not be meant: {doubt}"] = len(lines)
     single = {fields[1] for fields in lines if len(fields) == 2 and len(fields[1]) > 2}
     unsplit = single - {fields[0] for fields in lines}
-    if len(lines) >= FEWEST and 2 * len(unsplit) > len(lines):
+    if 2 * len(unsplit) > len(lines):
         doubts[
             f"one phone of several letters, such as {min(unsplit)}, where spaces may be missing"
         ] = len(unsplit)

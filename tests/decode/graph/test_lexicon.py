@@ -143,6 +143,15 @@ def test_lexicons_of_other_layouts_are_refused(tmp_path: Path, lines: str, messa
             "go\u00a0A B\nb B",
             "1 of 2 lines have white space or a mark that nobody sees, such as U+00",
         ),
+        (
+            "go - G OW\nto - T UW",
+            "2 of 2 lines have what may not be meant: a '-' follows all words",
+        ),
+        ("go,G OW", "1 of 1 lines have what may not be meant: all words hold ',', such as go,G"),
+        ("go /G OW/", "all pronunciations are enclosed, such as /G OW/"),
+        ("go G sp\nto T sp", "words end in sp, a pause of HTK's"),
+        ("go 1 G OW\nto 1 T UW", "the phone 1 is a number, and may be a probability"),
+        ("go \u0261o\u028a\n", "one phone of several letters, such as \u0261o\u028a"),
         ("go(2) A\nb B", "1 of 2 lines have a number in brackets, and no such word without"),
     ],
 )
