@@ -25,6 +25,7 @@ from bayes_asr.kaldi_io.rxfilename import is_pipe, refuse_pipe
 STDIN = "-"
 RATES = range(1000, 400_001)  # Hz
 FULL_SCALE = np.float32(2**15)  # libsndfile's samples reach from -1 to 1, Kaldi's are of int16
+FLOATS = ("FLOAT", "DOUBLE")  # libsndfile's types of samples that may be beyond full scale
 LOUDEST = 1e6  # times full scale: more is damage, and its energy no float
 BLOCK = 1 << 18  # samples that are decoded at once: a forged length costs no memory
 LONGEST = 1 << 30  # samples of a file: 18 hours at 16 kHz
@@ -224,6 +225,7 @@ def _iter_blocks(
     length, count = max(1, BLOCK // channels), 0
     most = min(LONGEST, max(ALWAYS_DECODED, MOST_PER_BYTE * (source.size or 0)))
     forged = promised < UNTOLD and promised * channels > most
+    beyond, loudest = 0, 1.0
     with decoder:
         while not forged:
             try:
@@ -233,6 +235,10 @@ def _iter_blocks(
             if not len(block):
                 break
             _check_samples(block, count, source)
+            if decoder.subtype in FLOATS:
+                levels = np.abs(block)
+                beyond += np.count_nonzero(levels > 1)
+                loudest = max(loudest, float(levels.max()))
             count += len(block)
             forged = count * channels > most
             block *= FULL_SCALE
@@ -251,6 +257,13 @@ def _iter_blocks(
         raise source.fail(
             f"{count} samples are decoded, but by its size {due} are due: {DAMAGED}, or"
             " convert it: sox IN OUT.wav"
+        )
+    if beyond:
+        warn(
+            source.name,
+            f"{beyond} of {count * channels} samples are beyond full scale, the loudest"
+            f" {loudest:.4g} times; they are taken as they are, where other programs clip them:"
+            " sox -G IN OUT.wav scales all",
         )
 
 

@@ -467,6 +467,27 @@ def test_commands_are_run_on_request_alone(file: Callable[[bytes], Path], tmp_pa
         read_channels(f"cat {path}; exit 3 |", open_pipe=open_pipe)
 
 
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_16"])
+@pytest.mark.parametrize("form", ["WAV", "AIFF", "CAF"])
+def test_samples_beyond_full_scale_are_counted(
+    form: str, subtype: str, file: Callable[[bytes], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    samples = np.random.default_rng(3).normal(0, 0.6, (400_000, 2))
+    path = file(b"")
+    soundfile.write(path, samples, 16000, subtype, format=form)
+    with caplog.at_level(logging.WARNING):
+        read, _ = read_channels(path)
+    loud = np.abs(samples.astype(np.float32)) > 1
+    remarks = [record.getMessage() for record in caplog.records]
+    if subtype == "PCM_16":  # its writer has clipped them
+        assert np.abs(read).max() <= 2**15
+        assert remarks == []
+        return
+    assert f"{loud.sum()} of {samples.size} samples are beyond full scale" in remarks[0]
+    assert f"the loudest {np.abs(samples).max():.4g} times" in remarks[0]
+    assert np.array_equal(np.abs(read) > 2**15, loud), "they are taken as they are"
+
+
 def test_an_absent_library_is_named(
     file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
