@@ -82,7 +82,7 @@ if [[ $alignments != @(given|prepared) ]] && ((stage <= 0 && stop_stage >= 0)); 
     ask forget-changed-corpus --out="$out"
     mapfile -t prepare_options < <(ask prepare-options) && wait $!
     mapfile -t scripts < <(recipe_scripts)
-    run_stage 0 prepare "$out" "${scripts[@]}" "$out"/data/{train,dev,test,eval}/text "$out/data/local/lm.arpa" -- \
+    run_stage 0 prepare "$out" "${scripts[@]}" makes "$out"/data/{train,dev,test,eval}/text "$out/data/local/lm.arpa" -- \
         python "$(recipe_file prepare.py)" --out "$out" "${prepare_options[@]}"
 fi
 
@@ -137,7 +137,7 @@ for line in "${systems[@]}"; do
         # Stages 4 to 6 of a network that classifies utterances.
         if [[ $recogniser == classify ]] && ((stage <= 6 && stop_stage >= 4)); then
             for part in dev test; do
-                run_stage 4-6 "classify_$part" "$run" "$run"/{config.yaml,best.pt,score_$part.json} -- \
+                run_stage 4-6 "classify_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/score_$part.json" -- \
                     bayes-asr classify "$run" --on "$part"
             done
         fi
@@ -145,7 +145,7 @@ for line in "${systems[@]}"; do
         # Stages 4 and 5 of a network that writes its labels.
         if [[ $recogniser == generate ]] && ((stage <= 5 && stop_stage >= 4)); then
             for part in dev test; do
-                run_stage 4-5 "generate_$part" "$run" "$run"/{config.yaml,best.pt,decode_$part/words.txt} -- \
+                run_stage 4-5 "generate_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/decode_$part/words.txt" -- \
                     bayes-asr generate "$run" --on "$part"
             done
         fi
@@ -153,7 +153,7 @@ for line in "${systems[@]}"; do
         # Stage 4: log-likelihoods.
         if [[ $recogniser == decode ]] && ((stage <= 4 && stop_stage >= 4)); then
             for part in dev test; do
-                run_stage 4 "forward_$part" "$run" "$run"/{config.yaml,best.pt,forward_$part/loglikes.ark} -- \
+                run_stage 4 "forward_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/forward_$part/loglikes.ark" -- \
                     bayes-asr forward "$run" --on "$part"
             done
         fi
@@ -161,14 +161,14 @@ for line in "${systems[@]}"; do
         # Stage 5: words and lattices.
         if [[ $recogniser == decode ]] && ((stage <= 5 && stop_stage >= 5)); then
             for part in dev test; do
-                run_stage 5 "decode_$part" "$run" "$run"/{config.yaml,forward_$part/loglikes.ark,decode_$part/words.txt} -- \
+                run_stage 5 "decode_$part" "$run" "$run"/{config.yaml,forward_$part/loglikes.ark} makes "$run/decode_$part/words.txt" -- \
                     bayes-asr decode "$run" --on "$part" --nj "$nj"
             done
         fi
 
         # Stage 6: error rates.
         if [[ $recogniser != classify ]] && ((stage <= 6 && stop_stage >= 6)); then
-            run_stage 6 score "$run" "$run"/{config.yaml,decode_{dev,test}/words.txt,score_{dev,test}.json} -- \
+            run_stage 6 score "$run" "$run"/{config.yaml,decode_{dev,test}/words.txt} makes "$run"/score_{dev,test}.json -- \
                 bayes-asr score "$run" --nj "$nj"
         fi
 

@@ -23,6 +23,6 @@ configuration+=("$root/conf/fbank.yaml")
 mapfile -t sets < <(sets=(train dev test) && . "$(recipe_file kaldi.sh)" && printf '%s\n' "${sets[@]}")
 for set_of_data in "${sets[@]}"; do
     from=$out/data/$set_of_data to=$out/data-fbank/$set_of_data
-    run_stage 1 "fbank_$set_of_data" "$out" "$from"/{wav.scp,segments,utt2spk,text} "$to"/{feats.scp,cmvn.scp,frontend.json} -- \
+    run_stage 1 "fbank_$set_of_data" "$out" "$from"/{wav.scp,segments,utt2spk,text} makes "$to"/{feats.scp,cmvn.scp,frontend.json} -- \
         filter_banks_of "$from" "$to"
 done

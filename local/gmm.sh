@@ -137,14 +137,14 @@ graph_of() {
 
     # Stage 0: the language.
     if ((stage <= 0 && stop_stage >= 0)); then
-        run_stage 0 gmm_lang "$out" "${languages[@]}" -- language "$oov" "${lang[@]}" "$(language_checksum)"
+        run_stage 0 gmm_lang "$out" makes "${languages[@]}" -- language "$oov" "${lang[@]}" "$(language_checksum)"
     fi
 
     # Stage 1: MFCC of sound. A recipe may have prepared features itself.
     if ((stage <= 1 && stop_stage >= 1)); then
         for name in "${sets[@]}"; do
             if [[ $cepstra != data || -f data/$name/wav.scp ]]; then
-                run_stage 1 "gmm_mfcc_$name" "$out" "$cepstra/$name"/{feats,cmvn}.scp -- \
+                run_stage 1 "gmm_mfcc_$name" "$out" makes "$cepstra/$name"/{feats,cmvn}.scp -- \
                     mfcc "$name" "$(data_checksum "$name")"
             fi
         done
@@ -158,31 +158,31 @@ graph_of() {
             mono_train=$cepstra/train_mono
             # of those that have features, which may be fewer than are spoken
             number=$(wc -l 2>/dev/null <"$train/feats.scp") || number=$mono_utterances
-            run_stage 2 gmm_subset "$out" "$train/feats.scp" "$mono_train/feats.scp" -- \
+            run_stage 2 gmm_subset "$out" "$train/feats.scp" makes "$mono_train/feats.scp" -- \
                 python "$root/local/subset_data.py" "$train" "$((number < mono_utterances ? number : mono_utterances))" "$mono_train"
         fi
         mapfile -t options < <(own_options "${mono[@]}")
-        run_stage 2 gmm_mono "$out" "$mono_train/feats.scp" data/lang/L.fst exp/mono/{final.mdl,tree} -- \
+        run_stage 2 gmm_mono "$out" "$mono_train/feats.scp" data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
             in_jobs mono "$mono_train" data/lang exp/mono "${options[@]}"
     fi
 
     # Stage 3: triphones of deltas.
     if ((stage <= 3 && stop_stage >= 3)); then
         mapfile -t options < <(align_options "${mono_ali[@]}")
-        run_stage 3 gmm_mono_ali "$out" "$train/feats.scp" exp/mono/final.mdl exp/mono_ali/ali.1.gz -- \
+        run_stage 3 gmm_mono_ali "$out" "$train/feats.scp" exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/mono exp/mono_ali "${options[@]}"
         mapfile -t options < <(own_options "${tri1[@]}")
-        run_stage 3 gmm_tri1 "$out" exp/mono_ali/ali.1.gz exp/tri1/{final.mdl,tree} -- \
+        run_stage 3 gmm_tri1 "$out" exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
             in_jobs deltas "$train" data/lang exp/mono_ali exp/tri1 "${options[@]}"
     fi
 
     # Stage 4: LDA and MLLT.
     if ((stage <= 4 && stop_stage >= 4)); then
         mapfile -t options < <(align_options "${tri1_ali[@]}")
-        run_stage 4 gmm_tri1_ali "$out" exp/tri1/final.mdl exp/tri1_ali/ali.1.gz -- \
+        run_stage 4 gmm_tri1_ali "$out" exp/tri1/final.mdl makes exp/tri1_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/tri1 exp/tri1_ali "${options[@]}"
         mapfile -t options < <(own_options "${tri2[@]}")
-        run_stage 4 gmm_tri2 "$out" exp/tri1_ali/ali.1.gz exp/tri2/{final.mdl,final.mat,tree} -- \
+        run_stage 4 gmm_tri2 "$out" exp/tri1_ali/ali.1.gz makes exp/tri2/{final.mdl,final.mat,tree} -- \
             in_jobs lda-mllt "$train" data/lang exp/tri1_ali exp/tri2 \
             --dim "$dim" --left-context 3 --right-context 3 "${options[@]}"
     fi
@@ -190,10 +190,10 @@ graph_of() {
     # Stage 5: speaker adaptation.
     if ((stage <= 5 && stop_stage >= 5)); then
         mapfile -t options < <(align_options "${tri2_ali[@]}")
-        run_stage 5 gmm_tri2_ali "$out" exp/tri2/final.mdl exp/tri2_ali/ali.1.gz -- \
+        run_stage 5 gmm_tri2_ali "$out" exp/tri2/final.mdl makes exp/tri2_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/tri2 exp/tri2_ali "${options[@]}"
         mapfile -t options < <(own_options "${tri3[@]}")
-        run_stage 5 gmm_tri3 "$out" exp/tri2_ali/ali.1.gz exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
+        run_stage 5 gmm_tri3 "$out" exp/tri2_ali/ali.1.gz makes exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
             in_jobs sat "$train" data/lang exp/tri2_ali exp/tri3 "${options[@]}"
     fi
 
@@ -213,20 +213,20 @@ graph_of() {
             fi
             for task in "${tasks[@]}"; do
                 run_stage 6 "gmm_graph$suffix$task" "$out" "exp/$model/final.mdl" "${languages[@]}" \
-                    "exp/$model/graph$task"/{HCLG.fst,words.txt} -- bayes-asr graph --lang "$(language_of "$task")" \
+                    makes "exp/$model/graph$task"/{HCLG.fst,words.txt} -- bayes-asr graph --lang "$(language_of "$task")" \
                     --lm "data/local/lm$task.arpa" --model "exp/$model/final.mdl" --out "exp/$model/graph$task"
             done
             for task in "${decoded[@]}"; do
                 for name in "${sets[@]:1}"; do
                     run_stage 6 "gmm_decode$suffix${task}_$name" "$out" "$cepstra/$name/feats.scp" \
-                        "exp/$model/graph$task/HCLG.fst" "exp/$model/decode${task}_$name"/{trans.1,lat.1.gz} -- \
+                        "exp/$model/graph$task/HCLG.fst" makes "exp/$model/decode${task}_$name"/{trans.1,lat.1.gz} -- \
                         in_jobs decode "$cepstra/$name" "exp/$model/graph$task" "exp/$model" "exp/$model/decode${task}_$name" \
                         --wip "${wip[@]}" "${options[@]}" ${max_skipped:+--max-skipped "$max_skipped"}
                 done
             done
             texts=$(checksum "data/$dev"/{text{,_words},stm,glm} "data/$test"/{text{,_words},stm,glm})
             run_stage 6 "gmm_score$suffix$scored" "$out" "exp/$model/decode${scored}_$dev/lat.1.gz" \
-                "exp/$model/decode${scored}_$test/lat.1.gz" "gmm/$model$scored"/score_{dev,test}.json -- \
+                "exp/$model/decode${scored}_$test/lat.1.gz" makes "gmm/$model$scored"/score_{dev,test}.json -- \
                 score "${config[@]}" "$model" "$scored" "$texts $(checksum "${config[@]}")"
         done
     fi
@@ -238,7 +238,7 @@ graph_of() {
             ali=exp/tri3_ali
             [[ $name == train ]] || ali+=_$name
             run_stage 7 "gmm_ali_$name" "$out" "$cepstra/$name/feats.scp" exp/tri3/final.mdl \
-                "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
+                makes "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
                 in_jobs align "$cepstra/$name" data/lang exp/tri3 "$ali" "${options[@]}" --rescue true
         done
     fi
@@ -248,7 +248,7 @@ graph_of() {
         for name in "${sets[@]}"; do
             transforms=exp/tri3/decode_$name
             [[ $name != train ]] || transforms=exp/tri3_ali
-            run_stage 8 "gmm_fmllr_$name" "$out" "$transforms/trans.1" "data-fmllr-tri3/$name"/{feats,cmvn}.scp -- \
+            run_stage 8 "gmm_fmllr_$name" "$out" "$transforms/trans.1" makes "data-fmllr-tri3/$name"/{feats,cmvn}.scp -- \
                 bayes-asr gmm features "data/$name" exp/tri3 "$transforms" "data-fmllr-tri3/$name"
         done
     fi

@@ -39,7 +39,7 @@ step() {
     while [[ $1 != -- ]]; do
         outputs+=("$1") && shift
     done
-    run_stage "$number" "kaldi_$name" "$out" "${inputs[@]}" "${outputs[@]}" -- made "${outputs[@]}" "$@"
+    run_stage "$number" "kaldi_$name" "$out" "${inputs[@]}" makes "${outputs[@]}" -- made "${outputs[@]}" "$@"
 }
 
 # language OOV OPTION... CHECKSUM: L from the dictionary, and of each task L and G from its language model.

@@ -61,16 +61,23 @@ end_command() {
     kill -TERM "$(jobs -p %%)" 2>/dev/null || true
 }
 
-# stamp PROGRAM FILE... -- COMMAND...: a command and, one a line, what PROGRAM prints of its files that exist.
-stamp() {
-    local program=$1 files=()
+# described PROGRAM FILE...: what PROGRAM prints of the files that exist, one a line.
+described() {
+    local program=$1 file files=()
     shift
-    while [[ $1 != -- ]]; do
-        [[ ! -e $1 ]] || files+=("$1")
-        shift
+    for file; do
+        [[ ! -e $file ]] || files+=("$file")
     done
-    printf '%s ' "${*:2}"
-    if ((${#files[@]})); then "$program" "${files[@]}"; else echo; fi
+    ((${#files[@]} == 0)) || "$program" "${files[@]}"
+}
+
+# stamp COMMAND LINES...: the stamp of a command and of the descriptions of its files; $out may be elsewhere in a copy.
+stamp() {
+    local text="$1 " lines
+    for lines in "${@:2}"; do
+        text+=$lines${lines:+$'\n'}
+    done
+    echo "${text%$'\n'}"
 }
 
 # mtimes FILE...: the size of each, and its time in nanoseconds.
@@ -78,10 +85,10 @@ mtimes() {
     stat --dereference --printf '%n %s %.9Y\n' -- "$@" | sed 's/\.\([0-9]*\)$/\1/'
 }
 
-# contents FILE... -- COMMAND...: the stamp of checksums, which says the same of a copy of $out.
+# contents COMMAND LINES...: the stamp of checksums, which says the same of a copy of $out.
 contents() {
     local text
-    text=$(stamp cksum "$@")
+    text=$(stamp "$@")
     [[ -z ${out:-} ]] || text=${text//"$out"/OUT}
     echo "$text"
 }
@@ -89,22 +96,31 @@ contents() {
 # is_complete DONE FILE... -- COMMAND...: succeeds if the command and its files are what they were when DONE was written.
 # Times tell, as a file may stand for others that were made with it; but in a copy, where all are new, contents do.
 is_complete() {
-    local times sums=${1%.done}.sums inode='' copied=''
-    [[ -z $force && -f $1 ]] || return
-    times=$(stamp mtimes "${@:2}")
-    [[ $(<"$1") != "$times" ]] || return 0
+    local done=$1 sums=${1%.done}.sums files=() times present inode='' copied=''
+    shift
+    [[ -z $force && -f $done ]] || return
+    while [[ $1 != -- ]]; do
+        files+=("$1") && shift
+    done
+    times=$(stamp "${*:2}" "$(described mtimes "${files[@]}")")
+    [[ $(<"$done") != "$times" ]] || return 0
     [[ -f $sums ]] || return
     { read -r inode && copied=$(cat); } <"$sums" || return # empty where a disk was full
-    [[ $inode != "$(inode_of "$1")" && $copied == "$(contents "${@:2}")" ]] || return
-    write_stamps "$@"
+    [[ $inode != "$(inode_of "$done")" ]] || return
+    present=$(contents "${*:2}" "$(described cksum "${files[@]}")")
+    [[ $copied == "$present" ]] || return
+    write_stamps "$done" "$times" "$present"
 }
 
-# write_stamps DONE FILE... -- COMMAND...: write DONE and, beside it, by what a copy of it is known.
+# write_stamps DONE TIMES CONTENTS: write DONE and, beside it, by what a copy of it is known. DONE is as old as the
+# beginning of its stage, where there is one: what has changed since then is newer.
 write_stamps() {
-    stamp mtimes "${@:2}" >"$1.new"
-    { inode_of "$1.new" && contents "${@:2}"; } >"${1%.done}.sums.new"
+    echo "$2" >"$1.new"
+    [[ ! -f $1.begun ]] || touch -r "$1.begun" "$1.new"
+    { inode_of "$1.new" && echo "$3"; } >"${1%.done}.sums.new"
     mv "${1%.done}.sums.new" "${1%.done}.sums"
     mv "$1.new" "$1"
+    rm -f "$1.begun"
 }
 
 # inode_of FILE: its number, which no copy has.
@@ -112,23 +128,33 @@ inode_of() {
     stat --printf '%i\n' -- "$1"
 }
 
-# run_stage STAGES NAME FOLDER [FILE...] -- COMMAND...: run the command of a stage (`3`) or of several (`0-2`), if
-# it was asked for; what it prints is added to FOLDER/log/NAME.log. FILEs are what it reads and writes: while they and
-# the command are what they were when it last succeeded, it is complete and not repeated. Without FILEs the command
-# decides that itself. A failure stops everything with the command's own status; of stages within a stage the outer
-# one says so.
+# run_stage STAGES NAME FOLDER [INPUT... [makes OUTPUT...]] -- COMMAND...: run the command of a stage (`3`) or of several
+# (`0-2`), if it was asked for; what it prints is added to FOLDER/log/NAME.log. While its files and the command are what
+# they were when it last succeeded, it is complete and not repeated; of INPUTs, what they were when it began. Without
+# files the command decides that itself. A failure stops everything with the command's own status; of stages within a
+# stage the outer one says so.
 run_stage() {
-    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done files=() status=0 start
+    local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done inputs=() outputs=() status=0 start
+    local times='' sums=''
     shift 3
+    while [[ $1 != @(makes|--) ]]; do
+        inputs+=("$1") && shift
+    done
     while [[ $1 != -- ]]; do
-        files+=("$1") && shift
+        [[ $1 == makes ]] || outputs+=("$1")
+        shift
     done
     shift
     ((first <= ${stop_stage:?} && last >= ${stage:?})) || return 0
     mkdir -p "${log%/*}"
-    if ((${#files[@]})) && is_complete "$done" "${files[@]}" -- "$@"; then
-        echo "$title: complete"
-        return
+    if ((${#inputs[@]} + ${#outputs[@]})); then
+        if is_complete "$done" "${inputs[@]}" "${outputs[@]}" -- "$@"; then
+            echo "$title: complete"
+            return
+        fi
+        touch "$done.begun"
+        times=$(described mtimes "${inputs[@]}")
+        sums=$(described cksum "${inputs[@]}")
     fi
     { printf '[%(%F %T)T] %s:' -1 "$title" && printf ' %q' "$@" && echo; } | tee -a "$log"
     start=$SECONDS
@@ -139,8 +165,9 @@ run_stage() {
     fi
     [[ -n ${seconds_of[${title%%_*}]:-} ]] || titles+=("${title%%_*}")
     ((seconds_of[${title%%_*}] += SECONDS - start, 1))
-    if ((${#files[@]})); then
-        write_stamps "$done" "${files[@]}" -- "$@"
+    if ((${#inputs[@]} + ${#outputs[@]})); then
+        times=$(stamp "$*" "$times" "$(described mtimes "${outputs[@]}")")
+        write_stamps "$done" "$times" "$(contents "$*" "$sums" "$(described cksum "${outputs[@]}")")"
     fi
 }
 

@@ -5,5 +5,5 @@ oov='<UNK>' pauses=0.5
 # shellcheck source=local/flat_start.sh
 . "${root:?}/local/flat_start.sh"
 dict=$out/data/local/dict_words lm=$out/data/local/lm_words.arpa
-run_stage 2 graph_words "$out" "$dict/lexicon.txt" "$lm" "$exp"/{flat_ali/final.mdl,mono/graph_words/HCLG.fst} -- \
+run_stage 2 graph_words "$out" "$dict/lexicon.txt" "$lm" "$exp/flat_ali/final.mdl" makes "$exp/mono/graph_words/HCLG.fst" -- \
     bayes-asr graph --lexicon "$dict/lexicon.txt" --lm "$lm" --model "$exp/flat_ali/final.mdl" --out "$exp/mono/graph_words"

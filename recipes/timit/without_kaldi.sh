@@ -6,16 +6,16 @@
 
 aligner=$out/exp/aligner
 configuration+=("$(recipe_file without_kaldi.yaml)")
-run_stage 1 features "$out" "$out"/data/{train,dev,test}/{utt2spk,wav.scp,frontend.json} -- \
+run_stage 1 features "$out" "$out"/data/{train,dev,test}/{utt2spk,wav.scp} makes "$out"/data/{train,dev,test}/frontend.json -- \
     bayes-asr features "$out"/data/{train,dev,test}
 run_stage 2 alignments "$out" "$out"/data/{train,dev,test}/{phones.ctm,frontend.json} "$out"/data/local/lm.arpa \
-    "$out"/exp/{marks_ali{,_dev,_test}/final.mdl,marks/graph/HCLG.fst} -- \
+    makes "$out"/exp/{marks_ali{,_dev,_test}/final.mdl,marks/graph/HCLG.fst} -- \
     python "$(recipe_file align.py)" --out "$out"
 run_stage 2 aligner "$aligner" -- bayes-asr train "${configuration[@]}" "$(recipe_file aligner.yaml)" \
     --set=data.dir="$out" --out "$aligner" ${force:+--new}
 for part in train dev; do
     realigned=$out/exp/realigned_ali
     [[ $part == train ]] || realigned+=_$part
-    run_stage 2 "realign_$part" "$aligner" "$aligner"/{config.yaml,best.pt} "$realigned/ali.1.gz" -- \
+    run_stage 2 "realign_$part" "$aligner" "$aligner"/{config.yaml,best.pt} makes "$realigned/ali.1.gz" -- \
         bayes-asr align "$aligner" --on "$part" --nj "$nj" --out "$realigned"
 done

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bayes_asr.recipe.stages.preparation import has_changed
 from tests.support.places import ROOT
 from tests.support.script_stubs import Checkout, executable
 
@@ -450,6 +451,36 @@ def test_stage_is_complete_while_its_files_and_command_are_the_same(
     os.utime(there, ns=(written, written + 1))
     assert runs(*command)
     assert not runs(*command)
+
+
+def test_stage_whose_input_changes_while_it_runs_is_repeated(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """Also in a copy, which contents tell, and where the corpus changes under its preparation."""
+    corpus, out = tmp_path / "corpus", tmp_path / "out"
+    corpus.mkdir()
+    (corpus / "text").write_text("x")
+    out.mkdir()
+
+    def runs(where: Path) -> bool:
+        script = (
+            ". local/stages.sh; stage=0 stop_stage=7 force= out=$1; "
+            'run_stage 0 prepare "$1" "$2/text" makes "$1/made" -- '
+            'bash -c \'[[ -f $1 ]] || echo more >>"$2"; echo >"$1"\' bash "$1/made" "$2/text"'
+        )
+        words = (str(where), str(corpus))
+        done = checkout.run("bash", "-euo", "pipefail", "-c", script, "bash", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout != "prepare: complete\n"
+
+    assert runs(out)
+    assert has_changed(corpus, out / "log/prepare.done", out)
+    copied = shutil.copytree(out, tmp_path / "copied", copy_function=shutil.copy)
+    assert runs(copied), "contents are those of before"
+    assert runs(out)
+    assert not has_changed(corpus, out / "log/prepare.done", out)
+    assert not runs(out)
+    assert not runs(copied)
 
 
 @pytest.mark.slow
