@@ -12,7 +12,7 @@
 #   --out DIR          everything is written below DIR (default: exp/RECIPE)
 #   --stage N          first stage (default: 0)
 #   --stop-stage N     last stage (default: 7)
-#   --nj N             parallel decoding jobs (default: the number of processors)
+#   --nj N             processes of GMMs, decoding and scoring (default: the number of processors)
 #   --nproc N          training processes, which share every batch and the processors (default: 1)
 #   --seeds N          train with the seeds 1 to N (default: 1)
 #   --experiment NAME  train and compare the systems of conf/experiments/NAME, or the recipe's: figure1, figure2, ...

@@ -20,7 +20,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 ABOUT = "Trains, decodes and scores hybrid speech recognisers with Bayesian recurrent units."
 VERBS = {
     "run": "a whole recipe: from the corpus to the table of error rates",
-    "features": "compute MFCC, filter banks or samples of Kaldi data directories",
+    "features": "compute MFCC, filter banks, PLP, pitch or samples of Kaldi data directories",
     "speed": "write a data directory with the same speech at several speeds",
     "train": "train a network, or go on with a run",
     "search": "train with other settings, drawn or combined, and say which are best",

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--segments",
         choices=SEGMENTERS,
         help="find speech by silero-vad or by the network's silence, or take each file as a whole"
-        " (default: files of more than a minute by the network)",
+        " (default: by the network, of more than a minute or with three seconds of silence)",
     )
     parser.add_argument("--ctm", type=Path, metavar="OUT", help="write a CTM as well")
     parser.add_argument("--rttm", type=Path, metavar="OUT", help="write the segments of speech too")
