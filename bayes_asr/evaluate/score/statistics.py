@@ -95,7 +95,7 @@ def bootstrap(
     rates = [
         # Errors and tokens are summed apart: the rate of a replicate is a ratio of sums.
         errors[draw].sum(axis=1) / tokens[draw].sum(axis=1)
-        for draw in _draw(len(errors), replicates, seed)
+        for draw in _draw(tokens, replicates, seed)
     ]
     return _summarise(np.concatenate(rates), level)
 
@@ -114,22 +114,29 @@ def paired_bootstrap(
     """
     errors_a, errors_b, tokens = _check_lengths(errors_a, errors_b, tokens)
     difference = errors_a - errors_b
-    rates, improved = [], 0
-    for draw in _draw(len(tokens), replicates, seed):
-        # A positive sum means that A has more errors than B in this replicate.
-        fewer = difference[draw].sum(axis=1)
-        rates.append(fewer / tokens[draw].sum(axis=1))
-        improved += int((fewer > 0).sum())
-    return PairedBootstrap(_summarise(np.concatenate(rates), level), improved / replicates)
+    rates = np.concatenate(
+        [
+            difference[draw].sum(axis=1) / tokens[draw].sum(axis=1)
+            for draw in _draw(tokens, replicates, seed)
+        ]
+    )
+    # A positive rate means that A has more errors than B in this replicate.
+    return PairedBootstrap(_summarise(rates, level), int((rates > 0).sum()) / len(rates))
 
 
-def _draw(units: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """Indices [replicates, units] drawn with replacement, in blocks of a few megabytes."""
-    rng = np.random.default_rng(seed)
+def _draw(tokens: np.ndarray, replicates: int, seed: int) -> Iterator[np.ndarray]:
+    """Indices [replicates, units] drawn with replacement, in blocks of a few megabytes.
+
+    Replicates without any of the units' tokens [units] have no rate, and are left out.
+    """
+    if not tokens.any():
+        raise InputError(f"no reference tokens in any of {len(tokens)} units, so no error rate")
+    rng, units = np.random.default_rng(seed), len(tokens)
     # A block has about a million indices.
     block = max(1, 1_000_000 // units)
     for start in range(0, replicates, block):
-        yield rng.integers(0, units, size=(min(block, replicates - start), units), dtype=np.int32)
+        draw = rng.integers(0, units, size=(min(block, replicates - start), units), dtype=np.int32)
+        yield draw if tokens.all() else draw[tokens[draw].any(axis=1)]
 
 
 def _summarise(rates: np.ndarray, level: float) -> Bootstrap:

@@ -311,3 +311,15 @@ def test_unknown_choices_list_the_known(call: Callable[..., object], message: st
 def test_exact_wilcoxon_refuses_what_it_cannot_count() -> None:
     with pytest.raises(InputError, match="501 pairs are too many for exact; use normal"):
         wilcoxon(np.arange(501), np.zeros(501), method="exact")
+
+
+def test_replicates_without_tokens_have_no_rate() -> None:
+    """As by drawing all: two units, of which one has no tokens, make three kinds of replicates."""
+    a, b, tokens = np.array([1, 2]), np.array([0, 0]), np.array([4, 0])
+    mean = np.average([1 / 4, 3 / 4], weights=[1, 2])  # twice the first; each once, in either order
+    for drawn in (bootstrap(a, tokens), paired_bootstrap(a, b, tokens).difference):
+        assert drawn.mean == pytest.approx(100 * mean, abs=1)
+        assert drawn.interval == (25.0, 75.0)
+    assert paired_bootstrap(a, b, tokens).improvement == 1.0
+    with pytest.raises(InputError, match="tokens in any of 2 units"):
+        bootstrap(a, np.zeros(2, int))
