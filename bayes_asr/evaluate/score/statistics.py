@@ -211,12 +211,12 @@ class Marks(NamedTuple):
 
 
 def mark(edits: Iterable[Edit]) -> Marks:
-    """The marks of an alignment."""
+    """The marks of an alignment; a recognised word that may be there counts as none."""
     wrong: list[int] = []
     inserted = [0]
     for edit in edits:
         if edit.ref is None:
-            inserted[-1] += 1
+            inserted[-1] += edit.kind != "correct"
         else:
             wrong.append(int(edit.kind != "correct"))
             inserted.append(0)

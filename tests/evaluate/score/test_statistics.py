@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.evaluate.score.counts import align, count_errors
+from bayes_asr.evaluate.score.counts import align, count_errors, tally
 from bayes_asr.evaluate.score.statistics import (
     Marks,
     Prior,
@@ -29,6 +29,7 @@ from bayes_asr.evaluate.score.statistics import (
     sign_test,
     wilcoxon,
 )
+from bayes_asr.evaluate.score.word_network import align_marked
 from tests.support.nist_oracles import random_pairs, read_trn, write_trn
 
 Text = dict[str, list[str]]
@@ -323,3 +324,9 @@ def test_replicates_without_tokens_have_no_rate() -> None:
     assert paired_bootstrap(a, b, tokens).improvement == 1.0
     with pytest.raises(InputError, match="tokens in any of 2 units"):
         bootstrap(a, np.zeros(2, int))
+
+
+def test_recognised_words_that_may_be_there_are_no_errors_of_segments() -> None:
+    edits = align_marked(["a", "b"], ["a", "(uh)", "b", "c"])
+    marks = mark(edits)
+    assert sum(marks.wrong) + sum(marks.inserted) == tally(edits).errors == 1
