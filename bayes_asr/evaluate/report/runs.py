@@ -81,7 +81,7 @@ def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
     folders: dict[Path, list[Path]] = {}
     for path in paths:
         # A run may have several score files, and is one folder.
-        scored = {file.parent for file in find_below(Path(path), "score_*.json")}
+        scored = {file.parent for file in find_below(Path(path), *map(_name_scores, SETS))}
         runs_below = sorted(scored, key=_split_numbers)
         if not runs_below:
             raise InputError(f"{path}: no scored run here; run bayes-asr score first")
@@ -89,20 +89,39 @@ def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
             is_seed = re.fullmatch(r"seed\d+", run.name)
             # Resolved paths join a run that is named twice, or through a link.
             runs = folders.setdefault((run.parent if is_seed else run).resolve(), [])
-            if run not in runs:
+            if run.resolve() not in map(Path.resolve, runs):
                 runs.append(run)
     names = _shorten_names(list(folders))
     return [
-        ReportedSystem(printable(names[directory]), [_read_run(run) for run in runs])
+        _check_alike(ReportedSystem(printable(names[directory]), list(map(_read_run, runs))))
         for directory, runs in folders.items()
     ]
+
+
+def _name_scores(name: str) -> str:
+    """The file of the scores of a set."""
+    return f"score_{name}.json"
+
+
+def _check_alike(system: ReportedSystem) -> ReportedSystem:
+    """The system; InputError where its runs are scored on nothing in common."""
+    if not system.keys:
+        scored = "; ".join(
+            f"{run.path}: {', '.join(f'{name} ({convention})' for name, convention in run.scores)}"
+            for run in system.runs
+        )
+        raise InputError(
+            f"{system.name}: its {len(system.runs)} runs have no set and convention in common, by"
+            f" which they are scored ({scored}); score all alike"
+        )
+    return system
 
 
 def _split_numbers(path: Path) -> list[list[tuple[int, str]]]:
     """Sort folder by folder, seed10 after seed9."""
     return [
         # Pairs compare numbers with texts without an error: a text has the number -1.
-        [(int(text), "") if text.isdigit() else (-1, text) for text in re.split(r"(\d+)", part)]
+        [(int(text), "") if text.isdecimal() else (-1, text) for text in re.split(r"(\d+)", part)]
         for part in path.parts
     ]
 
@@ -121,8 +140,8 @@ def _read_run(path: Path) -> Run:
     scores = {
         (name, score.convention): score
         for name in SETS
-        if (path / f"score_{name}.json").exists()
-        for score in read_scores(path / f"score_{name}.json")
+        if (path / _name_scores(name)).exists()
+        for score in read_scores(path / _name_scores(name))
     }
     environment = _read_environment(path / "env.json")
     return Run(

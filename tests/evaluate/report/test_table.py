@@ -239,3 +239,27 @@ def test_environment_of_another_type_is_named(out: Path, content: str, said: str
     (out / "gru" / "seed1" / "env.json").write_text(content)
     with pytest.raises(InputError, match=rf"gru/seed1/env.json: .*{said}"):
         find_systems([out])
+
+
+def test_a_run_by_two_paths_is_one_run(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(out)
+    (system,) = find_systems([Path("gru"), out / "gru", Path("gru/../gru/seed1")])
+    assert len(system.runs) == 1
+
+
+def test_folders_of_other_digits_are_sorted(out: Path) -> None:
+    (out / "gru").rename(out / "v2²")
+    assert [system.name for system in find_systems([out])] == ["bru", "v2²"]
+
+
+def test_seeds_without_a_score_in_common_are_refused(out: Path) -> None:
+    (out / "bru/seed2/score_dev.json").unlink()
+    (out / "bru/seed10/score_test.json").unlink()
+    with pytest.raises(InputError, match=r"bru: its 2 runs .*seed2: test \(.*seed10: dev \("):
+        find_systems([out])
+
+
+def test_scores_of_train_make_no_system(out: Path) -> None:
+    for scores in (out / "gru/seed1").glob("score_*.json"):
+        scores.rename(scores.with_name("score_train.json"))
+    assert [system.name for system in find_systems([out])] == ["bru"]
