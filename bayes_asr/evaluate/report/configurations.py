@@ -60,5 +60,6 @@ def tabulate_configurations(systems: Sequence[ReportedSystem]) -> Configurations
             return NONE
         return str(changes[name][key][1]) if key in changes[name] else reference[key]
 
-    columns = {name: [value(name, key) for key in keys] for name in changes}
-    return Configurations(pd.DataFrame({"key": keys, **columns}), missing)
+    # Rows, since a system may be called `key`.
+    rows = [[key, *(value(name, key) for name in changes)] for key in keys]
+    return Configurations(pd.DataFrame(rows, columns=["key", *changes]), missing)

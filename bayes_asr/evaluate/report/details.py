@@ -21,16 +21,17 @@ def tabulate_speakers(systems: Sequence[ReportedSystem], key: Key) -> pd.DataFra
     """
     scored = [system for system in systems if key in system.keys]
     reference = scored[0].runs[0].scores[key]
-    columns: dict[str, list[str]] = {reference.cluster: [], "tokens": []}
+    by_run = [[run.scores[key].speakers for run in system.runs] for system in scored]
+    rows = []
     for speaker, counts in reference.speakers.items():
-        columns[reference.cluster].append(speaker)
-        columns["tokens"].append(str(counts.tokens))
-        for system in scored:
-            by_run = [run.scores[key].speakers.get(speaker) for run in system.runs]
+        row = [speaker, str(counts.tokens)]
+        for runs in by_run:
             # A speaker without reference tokens has no rate.
-            rates = [c.rate for c in by_run if c and c.tokens]
-            columns.setdefault(system.name, []).append(f"{np.mean(rates):.1f}" if rates else NONE)
-    return pd.DataFrame(columns)
+            rates = [c.rate for speakers in runs if (c := speakers.get(speaker)) and c.tokens]
+            row.append(f"{np.mean(rates):.1f}" if rates else NONE)
+        rows.append(row)
+    # Rows, since a system may be called as another column is.
+    return pd.DataFrame(rows, columns=[reference.cluster, "tokens", *(s.name for s in scored)])
 
 
 def iter_edits(scores: Iterable[Score]) -> Iterator[Edit]:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.evaluate.report.details import tabulate_speakers
 from bayes_asr.evaluate.report.page import explain
 from bayes_asr.evaluate.report.runs import find_systems
 from bayes_asr.evaluate.report.table import as_latex, as_markdown, as_text, tabulate_results
@@ -263,3 +264,14 @@ def test_scores_of_train_make_no_system(out: Path) -> None:
     for scores in (out / "gru/seed1").glob("score_*.json"):
         scores.rename(scores.with_name("score_train.json"))
     assert [system.name for system in find_systems([out])] == ["bru"]
+
+
+@pytest.mark.parametrize("name", ["tokens", "speaker"])
+def test_a_system_may_be_called_as_another_column(out: Path, name: str) -> None:
+    (out / "gru").rename(out / name)
+    systems = find_systems([out])
+    key = systems[0].keys[0]
+    table = tabulate_speakers(systems, key)
+    assert list(table.columns) == ["speaker", "tokens", "bru", name]
+    speakers = systems[1].runs[0].scores[key].speakers
+    assert list(table.iloc[:, 3]) == [f"{counts.rate:.1f}" for counts in speakers.values()]
