@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import replacing, together
+from bayes_asr.base.files import together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
@@ -97,11 +97,9 @@ def _draw(
     out: Path,
 ) -> None:
     for utt in utterances:
-        from bayes_asr.evaluate.report.figures import (
-            draw_alignment,  # which wants matplotlib
-        )
+        # Only pictures need matplotlib.
+        from bayes_asr.evaluate.report.figures import draw_alignment, save_attention
 
         labels, weights = writer.name_labels(hypotheses[utt]), hypotheses[utt].weights_LT
         figure = draw_alignment(utt, features.first.read(utt), labels, weights.numpy())
-        with replacing(out / f"attention_{utt}.svg") as temporary:
-            figure.savefig(temporary, format="svg")
+        save_attention(figure, utt, out)

@@ -71,11 +71,10 @@ def _write_attention(
     for utt, weights in iter_matrices(archive):
         if utt in draw:
             # Only pictures need matplotlib.
-            from bayes_asr.evaluate.report.figures import draw_attention
+            from bayes_asr.evaluate.report.figures import draw_attention, save_attention
 
             figure = draw_attention(utt, features.first.read(utt), weights[:, 0])
-            with replacing(out / f"attention_{utt}.svg") as temporary:
-                figure.savefig(temporary, format="svg")
+            save_attention(figure, utt, out)
 
 
 @dataclass(frozen=True)

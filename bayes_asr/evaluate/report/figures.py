@@ -4,6 +4,7 @@ Every function returns a figure, which the caller saves; the same figure is the 
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from bayes_asr.base.errors import printable
+from bayes_asr.base.files import replacing
 from bayes_asr.evaluate.report.charts import ConfusionChart, CurveChart, RateChart, Row
 
 BLUE = "#4477aa"
@@ -174,6 +176,13 @@ def draw_alignment(
     above.set_title(printable(utt), fontsize=10)
     _draw_features(below, features_TF)
     return figure
+
+
+def save_attention(figure: Figure, utt: str, out: Path) -> None:
+    """Write `out`/attention_UTTERANCE.svg; a slash in the name of an utterance leads nowhere."""
+    name = utt.replace("%", "%25").replace("/", "%2F")
+    with replacing(out / f"attention_{name}.svg") as temporary:
+        figure.savefig(temporary, format="svg")
 
 
 def _draw_features(axes: Axes, features_TF: np.ndarray) -> None:

@@ -14,7 +14,12 @@ from matplotlib.transforms import Bbox
 from bayes_asr.config.merge import load
 from bayes_asr.evaluate.report.charts import chart_confusions, chart_curves, chart_systems
 from bayes_asr.evaluate.report.details import count_confusions
-from bayes_asr.evaluate.report.figures import draw_bars, draw_confusions, draw_learning_curves
+from bayes_asr.evaluate.report.figures import (
+    draw_bars,
+    draw_confusions,
+    draw_learning_curves,
+    save_attention,
+)
 from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
 from bayes_asr.evaluate.score.counts import Edit
 from tests.support.report_runs import make_run
@@ -138,3 +143,11 @@ def test_names_of_a_matrix_of_phones_do_not_overlap() -> None:
     for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
         found = boxes(figure, labels)
         assert not any(a.overlaps(b) for a, b in itertools.pairwise(found))
+
+
+@pytest.mark.parametrize("utt", ["../../x", "a/b", "50%"])
+def test_a_picture_of_an_utterance_stays_in_its_folder(utt: str, tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b"
+    out.mkdir(parents=True)
+    save_attention(Figure(), utt, out)
+    assert [path.parent for path in tmp_path.rglob("*.svg")] == [out]
