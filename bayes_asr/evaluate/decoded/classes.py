@@ -1,6 +1,7 @@
 """Classes of utterances by a run: decisions out of posteriors, and their errors."""
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.config.decoding_keys import ScoreConfig
 from bayes_asr.data.targets.classes import check_class
@@ -147,14 +148,39 @@ def check_decisions(
         np.array(list(decisions.numbers.values())),
         np.array([numbers[classes[utt]] for utt in decisions.numbers]),
     )
-    speakers = _read_table(directories, "utt2spk")
+    speakers = _read_table(directories, "utt2spk", decisions.numbers)
     durations: dict[float, ClassifiedUtterances] = {}
     if config.durations:
-        seconds = {utt: float(text) for utt, text in _read_table(directories, "utt2dur").items()}
+        table = _read_table(directories, "utt2dur", decisions.numbers)
+        seconds = {utt: _parse_seconds(text, utt, directories) for utt, text in table.items()}
         durations = utterances.by_duration(seconds, config.durations)
     return ClassificationResult(set_name, utterances, durations, speakers)
 
 
-def _read_table(directories: Sequence[Path], name: str) -> dict[str, str]:
+def _read_table(
+    directories: Sequence[Path], name: str, utterances: Collection[str]
+) -> dict[str, str]:
+    """The values of utterances; InputError where one of them has none."""
     tables = [read_mapping(directory / name) for directory in directories]
-    return {utt: value for table in tables for utt, value in table.items()}
+    table = {utt: value for table in tables for utt, value in table.items()}
+    if lacking := [utt for utt in utterances if utt not in table]:
+        raise InputError(
+            f"{_join(directories, name)}: lacks {len(lacking)} of {len(utterances)} utterances,"
+            f" {name_some(lacking)}; complete it"
+        )
+    return {utt: table[utt] for utt in utterances}
+
+
+def _parse_seconds(text: str, utt: str, directories: Sequence[Path]) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        where = _join(directories, "utt2dur")
+        raise InputError(f"{where}: {utt} lasts {text!r}, not a number of seconds above 0")
+    return seconds
+
+
+def _join(directories: Sequence[Path], name: str) -> str:
+    return " and ".join(str(directory / name) for directory in directories)
