@@ -77,7 +77,12 @@ class Correlation(NamedTuple):
 
 
 def correlate(x: np.ndarray, y: np.ndarray, speakers: Iterable[str]) -> Correlation:
-    """The correlation of x [N] and y [N], and its interval by resampling `speakers` [N]."""
+    """The correlation of x [N] and y [N], and its interval by resampling `speakers` [N].
+
+    NaN where there is nothing to correlate.
+    """
+    if not len(x):
+        return Correlation(np.nan, np.nan, np.nan)
     _, index = np.unique([*speakers], return_inverse=True)
     x, y = x - x.mean(), y - y.mean()
     terms = (np.ones(len(x)), x, y, x * x, y * y, x * y)

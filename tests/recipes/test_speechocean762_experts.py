@@ -192,6 +192,11 @@ def test_a_correlation_and_its_interval() -> None:
     assert (found.low, found.high) == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.02)
 
 
+def test_nothing_has_no_correlation() -> None:
+    nothing = np.zeros(0)
+    assert np.isnan(sys.modules["regressions"].correlate(nothing, nothing, [])).all()
+
+
 @given(theirs=PHONES, ours=PHONES)
 def test_phones_are_matched_in_order(theirs: list[str], ours: list[str]) -> None:
     i, j = sys.modules["goodness"].match(theirs, ours)
