@@ -239,7 +239,8 @@ def split(known: Sequence[Utterance], corpus: Path, text: Path) -> Sets:
     for name, members in listed.items():
         if not members:
             members += draw(rest, name, len(known), corpus)
-            rest = [utt for utt in rest if utt not in members]
+            taken = {*members}
+            rest = [utt for utt in rest if utt not in taken]
     if not rest:
         raise InputError(f"{corpus}: dev and test leave nothing to train on; shorten the lists")
     return {"train": rest, **listed}
@@ -285,7 +286,8 @@ def draw(rest: Sequence[Utterance], name: str, total: int, corpus: Path) -> list
         if len(drawn) < SHARE * total and len(drawn) + len(groups[chosen]) <= max(most, 1):
             drawn += groups[chosen]
     speakers = sorted({utt.speaker for utt in drawn})
-    shared = set(speakers) & {utt.speaker for utt in rest if utt not in drawn}
+    taken = {*drawn}
+    shared = set(speakers) & {utt.speaker for utt in rest if utt not in taken}
     whose = "of speakers whom train has too" if shared else f"of speakers {' '.join(speakers)}"
     print(f"{name}: {len(drawn)} utterances {whose} (no {corpus / name})")
     return drawn

@@ -80,14 +80,14 @@ def describe_shares(words: Iterable[str]) -> str:
 
 def describe_unspaced(words: Sequence[str]) -> str:
     """The words that may be sentences, of languages without spaces; empty where these are few."""
-    sentences = sorted({word for word in words if UNSPACED.search(word)})
+    sentences = {word for word in words if UNSPACED.search(word)}
     count = sum(word in sentences for word in words)
     if count <= len(words) / 2:
         return ""
     return (
         f"{count} of {len(words)} words have no space within five or more letters of a language"
-        f" that writes none, such as {name_some(sentences)}; each is one word here: write spaces"
-        " between words, or between characters"
+        f" that writes none, such as {name_some(sorted(sentences))}; each is one word here: write"
+        " spaces between words, or between characters"
     )
 
 
