@@ -54,11 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("exp/librispeech"), help="default %(default)s"
     )
-    for name, default in (
-        ("train", "all of train-*"),
-        ("dev", "dev-clean"),
-        ("test", "test-clean"),
-    ):
+    for name, default in DEFAULTS.items():
         choices = [published for published in PUBLISHED if published.startswith(name)]
         parser.add_argument(
             f"--{name}",
