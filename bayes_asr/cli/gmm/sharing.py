@@ -38,7 +38,7 @@ def say(args: argparse.Namespace, summary: "DataclassInstance", line: str) -> No
 def going_on(args: argparse.Namespace, *inputs: Path) -> Iterator[Mapper]:
     """As `sharing_steps`, alone in the folder that is written, where what is complete stays.
 
-    before: folders that results depend on.
+    inputs: folders that results depend on, besides those of `sharing_steps`.
     """
     # Shards work beside each other in one folder; whoever gathers them holds the lock.
     with (
