@@ -29,7 +29,7 @@ SAID = {
     "production": "bayes-asr forward RUN --data computes any data directory, without labels",
     "nr_of_valid_per_epoch": "dev is validated after every epoch",
     "shuffle_forwarding_data": "the order of utterances changes nothing",
-    "max_nr_of_parallel_forwarding_processes": "give the processes to forward: --nj",
+    "max_nr_of_parallel_forwarding_processes": "give the jobs to forward: --cmd and --nj",
     "multi_gpu": "start processes by torchrun: docs/training.md",
     "n_chunks": "data are not cut into chunks: features are normalised by all training data",
     "max_seq_length_train": BY_FRAMES,
