@@ -92,7 +92,7 @@ def _translate_sets(
     keys: Translated = {}
     several = "_all_of" if len(sets) > 1 else ""
     for source, target in names.items():
-        folders = [_find_directory(_take_stream(data, source)) for data in sets]
+        folders = [_find_directory(take_stream(data, source)) for data in sets]
         if target == FEATURES:
             keys[f"features{several}"] = folders
         else:
@@ -107,7 +107,7 @@ def _translate_sets(
     return keys
 
 
-def _take_stream(data: DataSet, name: str) -> FeatureEntry:
+def take_stream(data: DataSet, name: str) -> FeatureEntry:
     """A stream of a set; InputError where it is missing."""
     if name not in data.streams:
         raise data.section.take("fea").error(f"there is no stream {name}, which [model] reads")
@@ -139,7 +139,7 @@ def say_directories(experiment: Experiment, names: Mapping[str, str], notes: Not
     """Say which directories are to be made, and whose texts are not those of theirs."""
     for data in (experiment.sets[name] for name in experiment.used):
         for source, target in names.items():
-            stream = _take_stream(data, source)
+            stream = take_stream(data, source)
             directory, table = _find_directory(stream), Path(stream.table)
             texts = _find_texts(data, stream)
             if table.name != TABLE:
@@ -159,7 +159,7 @@ def say_directories(experiment: Experiment, names: Mapping[str, str], notes: Not
 def say_samples(experiment: Experiment, names: Mapping[str, str], notes: Notes) -> None:
     """Say of what the samples of SincNet are to be made."""
     for data in (experiment.sets[name] for name in experiment.used):
-        for stream in (_take_stream(data, s) for s in names if experiment.reads_samples(s)):
+        for stream in (take_stream(data, s) for s in names if experiment.reads_samples(s)):
             notes.say(
                 stream.line,
                 f"fea_lst = {stream.table}",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from bayes_asr.pytorch_kaldi.command_lines import CommandLine
-from bayes_asr.pytorch_kaldi.data_section import FEATURES, Translated
+from bayes_asr.pytorch_kaldi.data_section import FEATURES, Translated, take_stream
 from bayes_asr.pytorch_kaldi.experiment import DataSet, Experiment, FeatureEntry
 from bayes_asr.pytorch_kaldi.notes import Notes
 
@@ -20,7 +20,7 @@ def translate_front_ends(
     for source, target in names.items():
         streams[target] = _translate_stream(reference, reference.streams[source], notes)
         for data in further:
-            stream = data.streams[source]
+            stream = take_stream(data, source)
             if _translate_stream(data, stream, notes) != streams[target]:
                 what = f"[{data.section.name}] {source}: fea_opts, cw_left, cw_right"
                 notes.say(stream.line, what, f"are those of {reference.name} in all sets here")

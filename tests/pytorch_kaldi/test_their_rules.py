@@ -12,7 +12,7 @@ from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.sections import read_sections
 from bayes_asr.pytorch_kaldi.translation import translate
 from tests.pytorch_kaldi.test_accounting import MLP, SINC, outcome
-from tests.support.their_cfg import CFG, write, write_networks
+from tests.support.their_cfg import CFG, SET, write, write_networks
 
 EXAMPLES = (
     "[a]\nx = %(y)s/b\ny = 50%%\n",
@@ -186,3 +186,15 @@ def test_a_set_that_is_validated_on_second_is_tested(tmp_path: Path) -> None:
     path = write(tmp_path, ("valid_with = dev", "valid_with = dev,test"))
     keys = yaml.safe_load(yaml.safe_dump(translate(read_experiment(path)).keys))
     assert keys["data"]["test"]["features"] == ["data/test"]
+
+
+def test_a_set_that_is_forwarded_second_has_the_streams_of_the_first(tmp_path: Path) -> None:
+    """Its only stream has another name than those which the network reads."""
+    other = SET.format(number=4, name="other").replace("fea_name=", "fea_name=other_")
+    path = write(
+        tmp_path,
+        ("forward_with = test", "forward_with = test,other"),
+        ("[data_use]", f"{other}[data_use]"),
+    )
+    with pytest.raises(InputError, match="there is no stream mfcc, which"):
+        translate(read_experiment(path))
