@@ -25,7 +25,12 @@ from bayes_asr.decode.search.search_record import (
     describe_search,
     read_record,
 )
-from bayes_asr.evaluate.score.conventions import Convention, choose_conventions
+from bayes_asr.evaluate.score.conventions import (
+    KNOWN,
+    Convention,
+    choose_conventions,
+    list_foldings,
+)
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.glm import filter_words, find_glm, read_glm
 from bayes_asr.evaluate.score.hubscr import count_by_hubscr
@@ -261,25 +266,23 @@ class DecodedRun:
 
     def list_inputs(self) -> list[Path]:
         """The files that scores depend on."""
-        data, rules = self.config.data, self.config.score.glm
+        data, options = self.config.data, self.config.score
         directories = [self._find_reference(name) for name in self.sets]
         tables = [
-            directory / table
-            for directory in directories
-            for table in (self.config.score.text, *TABLES)
+            directory / table for directory in directories for table in (options.text, *TABLES)
         ]
-        by_time = (
-            [Path(data.dir, rules), locate(data.graph, data, "words") / "words.txt"]
-            if rules
-            else []
-        )
+        rules = list_foldings(options.conventions)
+        if options.glm:
+            rules.append(find_glm(options.glm, Path(data.dir)))
+        if options.glm or KNOWN in options.conventions:
+            rules.append(locate(data.graph, data, "words") / "words.txt")
         outputs = [
             path
             for name in self.sets
             for kind in ("words.lmwt*.txt", "lat.*.gz")
             for path in sorted((self.path / f"decode_{name}").glob(kind))
         ]
-        return [self.path / CONFIG, *by_time, *tables, *outputs]
+        return [self.path / CONFIG, *rules, *tables, *outputs]
 
     def search_warnings(self) -> Iterator[str]:
         """Say where dev picks the LM weight for another search than a set's, or the run's own."""

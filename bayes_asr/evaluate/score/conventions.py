@@ -65,3 +65,9 @@ def choose_conventions(
                 f" {', '.join(choices)}"
             )
     return tuple(conventions)
+
+
+def list_foldings(names: Sequence[str]) -> list[Path]:
+    """The files by which conventions fold phones."""
+    files = (name.partition("=")[2] for name in names)
+    return [find_configuration(Path(file)) for file in files if file]

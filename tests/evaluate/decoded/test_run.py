@@ -9,6 +9,8 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import score
 from bayes_asr.config.merge import load
+from bayes_asr.evaluate.decoded.run import DecodedRun
+from bayes_asr.evaluate.score.glm import find_glm
 from bayes_asr.evaluate.score.scores import read_scores
 from tests.evaluate.score.test_sweeps import (
     DEV,
@@ -100,3 +102,24 @@ def test_failure_leaves_earlier_scores(run: Path) -> None:
     with pytest.raises(InputError, match=r"words\.lmwt1\.wip0\.0\.txt: 1 of 2 .* d2"):
         run_score(run)
     assert (run / "score_dev.json").read_bytes() == before
+
+
+def test_scores_depend_on_rules(run: Path) -> None:
+    """Shards of other rules are counted anew."""
+    folding = run / "fold"
+    folding.write_text("a b\n")
+    settings = [f"data.dir={run.parent}", "score.metric=per", f"score.conventions=[x={folding}]"]
+    folds = DecodedRun(run, load([], settings), ["dev"])
+    assert folding in folds.list_inputs()
+    # A made-up graph: the file is named before it is read.
+    (run.parent / "graph").mkdir()
+    write_table(run.parent / "data/dev/stm", {})
+    settings = [f"data.dir={run.parent}", "score.metric=wer", "score.glm=english"]
+    timed = DecodedRun(run, load([], [*settings, "data.graph=graph"]), ["dev"])
+    assert find_glm("english") in timed.list_inputs()
+    known = DecodedRun(
+        run,
+        load([], [*settings[:2], "score.conventions=[known]", "data.graph=graph"]),
+        ["dev"],
+    )
+    assert run.parent / "graph/words.txt" in known.list_inputs()
