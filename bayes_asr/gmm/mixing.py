@@ -1,4 +1,4 @@
-"""More Gaussians by splitting the heaviest ones, fewer by merging those that are most alike."""
+"""More Gaussians by splitting the heaviest ones."""
 
 import heapq
 from collections.abc import Sequence
@@ -74,19 +74,6 @@ def mix_up(
     return _join(parts)
 
 
-def mix_down(
-    mixtures: Mixtures,
-    occupancies: np.ndarray,
-    target: int,
-    *,
-    power: float = 0.25,
-    min_count: float = MIN_COUNT,
-) -> Mixtures:
-    """Merge Gaussians until there are `target` (Kaldi's gmm-est --mix-down)."""
-    sizes = choose_sizes(occupancies, target, power, min_count)
-    return _join([_merge(_take(mixtures, pdf), size) for pdf, size in enumerate(sizes)])
-
-
 def _take(mixtures: Mixtures, pdf: int) -> Mixtures:
     """The mixture of one pdf alone."""
     gaussians = slice(mixtures.offsets[pdf], mixtures.offsets[pdf + 1])
@@ -129,35 +116,3 @@ def _split(mixture: Mixtures, size: int, perturbation: float, random: Random) ->
         scaled[new] = scaled[old] + step
         scaled[old] -= step
     return Mixtures(np.array([0, size]), weights, inverse, scaled)
-
-
-def _merge(mixture: Mixtures, size: int) -> Mixtures:
-    """Merge the two Gaussians that cost the least likelihood, again and again (DiagGmm::Merge)."""
-    weights = mixture.weights.astype(np.float64)
-    means = mixture.means
-    squares = mixture.variances + means**2  # moments, since those of a merger are averages
-    while len(weights) > max(size, 1):
-        later, earlier = _closest(weights, means, squares)
-        pair = [later, earlier]
-        means[later] = np.average(means[pair], axis=0, weights=weights[pair])
-        squares[later] = np.average(squares[pair], axis=0, weights=weights[pair])
-        weights[later] += weights[earlier]
-        weights, means, squares = (np.delete(a, earlier, axis=0) for a in (weights, means, squares))
-    if len(weights) == mixture.num_gaussians:
-        return mixture
-    offsets = np.array([0, len(weights)])
-    return Mixtures.from_moments(offsets, weights, means, squares - means**2)
-
-
-def _closest(weights: np.ndarray, means: np.ndarray, squares: np.ndarray) -> tuple[int, int]:
-    """The pair (later, earlier) of Gaussians whose merger changes the likelihood least."""
-    # sum_i w_i logdet_i is the likelihood of frames under their own Gaussians, but for constants.
-    logdet = -0.5 * elementary.log(squares - means**2).sum(1)
-    later, earlier = np.tril_indices(len(weights), -1)
-    share = (weights[later] / (weights[later] + weights[earlier]))[:, None]
-    mean = share * means[later] + (1 - share) * means[earlier]
-    square = share * squares[later] + (1 - share) * squares[earlier]
-    change = (weights[later] + weights[earlier]) * -0.5 * elementary.log(square - mean**2).sum(1)
-    change -= (weights * logdet)[later] + (weights * logdet)[earlier]
-    best = int(change.argmax())
-    return int(later[best]), int(earlier[best])

@@ -1,13 +1,11 @@
-"""Splitting as Kaldi splits, merging at the least cost."""
-
-import itertools
+"""Splitting as Kaldi splits."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr.gmm.mixing import choose_sizes, mix_down, mix_up
+from bayes_asr.gmm.mixing import choose_sizes, mix_up
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from tests.support.mixtures import random_mixtures
 
@@ -71,41 +69,3 @@ def test_nothing_is_split_without_need() -> None:
     mixtures = random_mixtures([1, 2, 5], 3)
     assert mix_up(mixtures, np.full(3, 1e5), 3).num_gaussians == 8
     assert mix_up(mixtures, np.full(3, 30.0), 100).num_gaussians == 8
-
-
-def test_merging_keeps_the_moments_of_each_pdf() -> None:
-    mixtures = random_mixtures([6, 1, 4], 3)
-    for target, sizes in ((6, [3, 1, 2]), (1, [1, 1, 1]), (100, [6, 1, 4])):
-        merged = mix_down(mixtures, np.array([4000.0, 10.0, 1000.0]), target)
-        assert merged.sizes.tolist() == sizes
-        for pdf in range(3):
-            before, after = moments(mixtures, pdf), moments(merged, pdf)
-            np.testing.assert_allclose(after, before, rtol=1e-5)
-
-
-def test_the_pair_that_costs_least_is_merged() -> None:
-    mixtures = random_mixtures([4], 2, seed=8)
-    merged = mix_down(mixtures, np.array([1e4]), 3)
-    expected = min(itertools.combinations(range(4), 2), key=lambda pair: cost(mixtures, *pair))
-    alone = [g for g in range(4) if g not in expected]
-    for mean in mixtures.means[alone]:
-        assert np.isclose(merged.means, mean, rtol=1e-6).all(1).any()
-
-
-def moments(mixtures: Mixtures, pdf: int) -> np.ndarray:
-    part = slice(mixtures.offsets[pdf], mixtures.offsets[pdf + 1])
-    squares = mixtures.variances[part] + mixtures.means[part] ** 2
-    return np.stack(
-        [mixtures.weights[part] @ mixtures.means[part], mixtures.weights[part] @ squares]
-    )
-
-
-def cost(mixtures: Mixtures, a: int, b: int) -> float:
-    """What a merger loses of the expected log-likelihood."""
-    pair = [a, b]
-    weights, means = mixtures.weights[pair].astype(float), mixtures.means[pair]
-    share = weights / weights.sum()
-    mean = share @ means
-    variance = share @ (mixtures.variances[pair] + means**2) - mean**2
-    together = weights.sum() * np.log(variance).sum()
-    return float(together - weights @ np.log(mixtures.variances[pair]).sum(1))
