@@ -8,7 +8,7 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.catalogue import check_unit
-from bayes_asr.nn.units.cell import build_cell
+from bayes_asr.nn.units.cell import build_cell, find_cell
 from tests.support.archives import one_line
 
 LEAKY = '''
@@ -87,3 +87,14 @@ def test_what_is_wrong_is_said(unit: str, says: str, folder: Path) -> None:
 def test_it_has_no_options_of_ours(folder: Path) -> None:
     with pytest.raises(InputError, match="mine:Leaky has no activation; its options: none"):
         check_unit("mine:Leaky", {"activation": "relu"})
+
+
+def test_a_file_with_annotations_as_texts_is_imported(folder: Path) -> None:
+    """Dataclasses then look for the module by its name."""
+    (folder / "noted.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "from bayes_asr.nn.units.conventional import MLP\n"
+        "@dataclass\nclass Options:\n    scale: float = 1.0\n"
+        "class Unit(MLP):\n    pass\n"
+    )
+    assert find_cell("noted:Unit", {}).__name__ == "Unit"

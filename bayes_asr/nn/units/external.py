@@ -44,9 +44,10 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: cannot be imported")
     module = module_from_spec(spec)
+    sys.modules[name] = module  # before it runs: dataclasses look for their module there
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # of any kind: the code is the user's
+        del sys.modules[name]
         raise InputError(f"{path}: {type(error).__name__}: {error}; correct it") from error
-    sys.modules[name] = module
     return module
