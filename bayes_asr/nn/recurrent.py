@@ -33,7 +33,7 @@ class RecurrentLayer(Layer):
     unit, options: name of the cell, its own options and its form (`catalogue.UNITS`).
     bidirectional: ignored by feed-forward layers, which have no direction.
     tied_directions: both directions share W, V and the normalisation, as in pytorch-kaldi.
-    norm: `batch`, `batch-shared`, `layer` (`norm`) or `none` (a bias instead).
+    norm: one of `norm.NORMS`; `none` has a bias instead.
     dropout: probability with which a candidate is dropped, for a whole sequence where cells have
     states, else for a frame.
     dropout_scaling: `inverted` scales the other candidates up in training; `pytorch-kaldi` scales
