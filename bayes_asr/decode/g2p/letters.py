@@ -47,7 +47,11 @@ def hold_out(words: Words) -> tuple[Words, Words]:
 
     Each letter and each phone stays among the words to learn.
     """
-    symbols = {word: {*split_word(word), *sum(words[word], ())} for word in words}
+    # A phone is a tuple, so that one is no letter of the same name.
+    symbols: dict[str, set[object]] = {
+        word: {*split_word(word), *((phone,) for phones in words[word] for phone in phones)}
+        for word in words
+    }
     remaining = Counter(symbol for those in symbols.values() for symbol in those)
     held: Words = {}
     for word in sorted(words, key=lambda w: (zlib.crc32(w.encode()), w)):
