@@ -29,7 +29,7 @@ def report_lacking(
     return lacking
 
 
-def advise_limit(key: str, share: float) -> str:
+def _advise_limit(key: str, share: float) -> str:
     """Words of a command line that let `share` of the utterances be skipped; those of run.sh, which
     has no option of its own for it, where run.sh calls the verb.
 
@@ -56,9 +56,15 @@ def report_skipped(
     if not skipped:
         return
     message = f"{why} for {len(skipped)} of {total} utterances: {name_some(skipped)}"
-    if len(skipped) / total > limit:
-        remedy = advise_limit(key, least_share(len(skipped), total))
-        raise InputError(
-            f"{message}; more than {key} = {limit:g} allows: mend them, or skip them by {remedy}"
-        )
+    check_limit(message, len(skipped), total, limit, key)
     LOGGER.warning("%s; they are skipped", message)
+
+
+def check_limit(message: str, skipped: int, total: int, limit: float, key: str) -> None:
+    """InputError with the message where so many of `total` utterances are more than `limit`."""
+    # A quotient: 0.29 * 100 is less than 29, which the limit 0.29 allows.
+    if skipped / total > limit:
+        raise InputError(
+            f"{message}; more than {key} = {limit:g} allows: mend them, or skip them by"
+            f" {_advise_limit(key, least_share(skipped, total))}"
+        )

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.base import elementary
-from bayes_asr.base.errors import InputError, least_share, name_some
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import replacing, settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.front_end import cmvn_statistics
-from bayes_asr.data.features.skipped import advise_limit
+from bayes_asr.data.features.skipped import check_limit
 from bayes_asr.data.sound.audio import (
     BLOCK,
     Announce,
@@ -265,17 +265,8 @@ def _report_left(data_dir: Path, missing: list[str], total: int, limit: float) -
     )
     if len(missing) == total:
         raise InputError(f"{message}; nothing is left to write")
-    _check_limit(message, len(missing), total, limit)
+    check_limit(message, len(missing), total, limit, "--max-skipped")
     LOGGER.warning("%s", message)
-
-
-def _check_limit(message: str, missing: int, total: int, limit: float) -> None:
-    """InputError with the message if more than `limit` of `total` utterances are left out."""
-    if missing > limit * total:
-        raise InputError(
-            f"{message}; more than --max-skipped = {limit:g} allows: mend them, or skip them by"
-            f" {advise_limit('--max-skipped', least_share(missing, total))}"
-        )
 
 
 class Recordings:
@@ -351,7 +342,7 @@ def list_recordings(
             f"{sounds.table}: lacks {recording}, of the segment {segment[0]}; recordings of {count}"
             f" of {total} utterances are not there: {name_some([*absent])}"
         )
-        _check_limit(message, count, total, limit)
+        check_limit(message, count, total, limit, "--max-skipped")
         LOGGER.warning("%s", message)
     return [(recording, parts) for recording, parts in grouped if recording in sounds.files]
 

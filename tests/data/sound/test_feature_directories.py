@@ -20,7 +20,12 @@ from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import cmvn_statistics, read_analysis
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.sound.audio import read_audio, resample
-from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.sound.spectrum import (
+    Analysis,
+    Recordings,
+    list_recordings,
+    write_features,
+)
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
 from bayes_asr.kaldi_io.data_dir import read_data_dir
 from tests.data.sound.test_audio import riff
@@ -383,3 +388,13 @@ def test_advice_names_the_options_of_what_the_user_runs(
         report_skipped("no features", ["a"], 2, 0.05, "--max-skipped")
     with pytest.raises(InputError, match=r"by --set data\.max_skipped=0\.5$"):
         report_skipped("no features", ["a"], 2, 0.05)
+
+
+def test_limit_that_the_message_names_lets_as_many_be_skipped(tmp_path: Path) -> None:
+    (tmp_path / "wav.scp").write_text("there there.wav\n")
+    lost = [f"u{number} lost{number} 0 1\n" for number in range(29)]
+    (tmp_path / "segments").write_text("".join([*lost, "u there 0 1\n"]))
+    sounds = Recordings(tmp_path, 16000, None, None)
+    with pytest.raises(InputError, match=r"--max-skipped 0\.29$"):
+        list_recordings(tmp_path, sounds, 100, 0.28)
+    assert [name for name, _ in list_recordings(tmp_path, sounds, 100, 0.29)] == ["there"]
