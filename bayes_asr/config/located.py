@@ -89,6 +89,14 @@ class _Loader(yaml.SafeLoader):
         self._depth -= 1
         return node
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        # PyYAML would take the last one.
+        if repeated := [name for name in names if names.count(name) > 1]:
+            problem = f"{repeated[0]} is there a second time"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return super().construct_mapping(node, deep)
+
 
 # YAML 1.1 takes 1e-3, without a point, for a text.
 _Loader.add_implicit_resolver(

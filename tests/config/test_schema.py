@@ -135,6 +135,10 @@ def test_differences_name_the_keys_and_both_values() -> None:
         ("train: 3\n", r"train is a section of keys, not 3"),
         ("seed: {a: 1}\n", r"seed is one value, not a section of keys"),
         ("seed: 1\nseed: 2\n", r"line 2: seed is there a second time"),
+        (
+            "model:\n  stack: [{name: a, kind: mlp, units: 3, units: 4}]\n",
+            r"line 2: .*units is there a second time",
+        ),
         ("[1, 2]\n", r"a configuration is a mapping of keys to values"),
         ("? [a]\n: 1\n", r"line 1: a key is a word"),
         ("a: [\n", r"c.yaml, line 2: not YAML: "),
@@ -177,6 +181,7 @@ def test_includes_that_fan_out_or_nest_are_bounded(
         ("train.epochs", r"--set train.epochs: write it as key=value"),
         ("train.epochs=", r"train.epochs is None; it must be a whole number"),
         ("seed=[", r"--set seed=\[: the value is not YAML"),
+        ("train={epochs: 1, epochs: 2}", r"epochs is there a second time"),
         ("seed=-1", r"--set seed=-1: seed is -1; it must be a whole number between 0 and"),
     ],
 )
