@@ -100,10 +100,10 @@ def iter_lattices(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
 
     States come out topologically sorted, and all lie on finite paths from the start to an end: a
     lattice without such a path has no states.  Raises InputError, naming file and utterance, where
-    it is truncated, of another type, or cyclic.
+    it is truncated, of another type, or cyclic, and for an utterance that is there twice.
     """
     with open_bytes(Path(path)) as source:
-        while utt := source.word()[0].decode(errors="replace"):
+        for utt, _ in source.utterances():
             yield utt, _read_lattice(source, utt)
 
 
@@ -176,8 +176,8 @@ def _read_words(source: ByteReader, utt: str, states: int) -> CompactLattice:
 def _check(lattice: Lattice | CompactLattice, source: ByteReader, utt: str) -> None:
     """Refuse numbers that no lattice holds."""
     nextstate, states = lattice.nextstate, lattice.num_states
-    if ((nextstate < 0) | (nextstate >= states)).any():
-        raise source.fail(f"{utt} has an arc to state {nextstate.max()} of {states}")
+    if len(wild := nextstate[(nextstate < 0) | (nextstate >= states)]):
+        raise source.fail(f"{utt} has an arc to state {wild[0]} of {states}")
     for field in fields(lattice):
         values = getattr(lattice, field.name)
         if values.dtype.kind == "f":

@@ -81,12 +81,15 @@ def _check(
         if not 0 <= number < len(topology.get(phone, ())):
             raise reader.fail(f"HMM state {number} of phone {phone} is not in the topology")
         # Every pdf belongs to a state: a pdf-id beyond this bound is damage, and costs memory.
-        if not 0 <= min(pdfs) <= max(pdfs) < 2 * len(tuples):
+        if wild := [pdf for pdf in pdfs if not 0 <= pdf < 2 * len(tuples)]:
             where = f"HMM state {number} of phone {phone}"
-            raise reader.fail(f"{where} has the pdf-id {max(pdfs)}; there are {len(tuples)} states")
+            raise reader.fail(f"{where} has the pdf-id {wild[0]}; there are {len(tuples)} states")
         total += len(topology[phone][number].transitions)
-    if len(log_prob) != total + 1 or not np.isfinite(log_prob).all():
+    if len(log_prob) != total + 1:
         raise reader.fail(f"{len(log_prob) - 1} log probabilities for {total} transition-ids")
+    if len(wrong := np.flatnonzero(~np.isfinite(log_prob))):
+        tid = wrong[0]
+        raise reader.fail(f"transition-id {tid} of {total} has the log probability {log_prob[tid]}")
 
 
 def _read_tuples(reader: KaldiReader, width: int) -> np.ndarray:

@@ -179,6 +179,8 @@ def test_cycles_and_wild_arcs_are_refused(tmp_path: Path) -> None:
     refused(lattice_bytes("utt", lattice), tmp_path, "utt has a cycle")
     lattice.nextstate[-1] = 1000
     refused(lattice_bytes("utt", lattice), tmp_path, "utt has an arc to state 1000 of")
+    lattice.nextstate[-1] = -7
+    refused(lattice_bytes("utt", lattice), tmp_path, "utt has an arc to state -7 of")
     lattice = real_lattices(0)[1]
     lattice.graph[0] = np.nan
     refused(lattice_bytes("utt", lattice), tmp_path, "utt has nan among its graph costs")
@@ -225,3 +227,8 @@ def test_noise_is_refused(content: bytes, tmp_path_factory: pytest.TempPathFacto
     path.write_bytes(b"u " + content)
     with pytest.raises(InputError, match=r"lat\.ark"):
         list(iter_lattices(path))
+
+
+def test_an_utterance_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    entry = lattice_bytes("utt", real_lattices(0)[1])
+    refused(entry + entry, tmp_path, f"utt is there a second time, at offset {len(entry)}")
