@@ -117,7 +117,7 @@ def take_channel(
         return samples.mean(axis=1)
     if channel is None and channels > 1:
         announce(name, f"has {channels} channels; the first is taken")
-    if channel is not None and not channel < channels:
+    if channel is not None and not 0 <= channel < channels:
         raise InputError(
             f"{name}: channel {channel} is asked for, counted from 0; there are {channels}: take"
             " another, or a file that has it"
