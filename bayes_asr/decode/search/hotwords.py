@@ -17,12 +17,13 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.search_graph import DecodingGraph, HotwordArcs
-from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.binary import iter_lines, split_words
 
 WEIGHT = 3.0
 MOST = 100.0  # of a weight, in natural logarithms: more would only lose digits of other costs
 MOST_STATES = 10_000
-PRONUNCIATION = re.compile(r"(?<!\S)/(?P<phones>.*)/(?!\S)")  # slashes in a word are of the word
+# slashes in a word are of the word
+PRONUNCIATION = re.compile(r"(?<!\S)/(?P<phones>.*)/(?!\S)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,12 @@ def _parse(path: Path, number: int, fields: Sequence[str]) -> Hotword:
     place = f"{path}, line {number}"
     line = " ".join(fields)
     match = PRONUNCIATION.search(line)
-    phones = tuple(match["phones"].split()) if match else ()
+    phones = tuple(split_words(match["phones"])) if match else ()
     if match and (not phones or line[match.end() :]):
         raise InputError(
             f"{place}: write it as WORD :WEIGHT /PHONES/, and nothing behind the phones"
         )
-    *words, last = (line[: match.start()] if match else line).split() or [""]
+    *words, last = split_words(line[: match.start()] if match else line) or [""]
     weight = WEIGHT
     if last.startswith(":") and len(last) > 1:
         try:

@@ -149,13 +149,16 @@ def test_columns_in_another_order_are_the_same_hotwords() -> None:
 
 def test_lines_are_phrases_weights_and_phones(tmp_path: Path) -> None:
     path = tmp_path / "hotwords"
-    path.write_text("new york :2.5\nzoe /z ow iy/\nxu :-1 /x u/\n\nplain\n24/7/365\n")
+    path.write_text(
+        "new york :2.5\nzoe /z ow iy/\nxu :-1 /x u/\n\nplain\n24/7/365\na\u00a0b /a\u3000b/\n"
+    )
     assert read_hotwords(path) == [
         Hotword(("new", "york"), 2.5),
         Hotword(("zoe",), phones=("z", "ow", "iy")),
         Hotword(("xu",), -1.0, ("x", "u")),
         Hotword(("plain",)),
         Hotword(("24/7/365",)),
+        Hotword(("a\u00a0b",), phones=("a\u3000b",)),
     ]
 
 
