@@ -1,5 +1,6 @@
 """From a sound file and its text to words and phones with times and confidences."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
 from bayes_asr.decode.speakers import recording_name
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
+
+LONGEST_TEXT = 1 << 26  # bytes; a day of speech has two million
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,9 @@ def open_pronouncer(
 
 def read_lines(path: Path) -> list[list[str]]:
     """The words of each line of a text file; InputError where it has none."""
-    lines = [line.split() for line in read_text(path).splitlines()]
+    # As editors count them: a form feed between pages ends no line.
+    text = io.StringIO(read_text(path, LONGEST_TEXT), newline=None)
+    lines = [line.split() for line in text]
     if not any(lines):
         raise InputError(f"{path}: has no words to align")
     return lines
