@@ -20,12 +20,12 @@ def locate(
 ) -> Path:
     """Return the first of the candidate directories that exists, and say which it is.
 
-    `*` stands for any part of a name. Raises InputError where several directories fit that. Of
-    those that exist too, the ones of another name are said, with `several`: the key that would take
-    them all. One of the same name, as data-fmllr/dev and data/dev, is another form of the set.
+    `*` stands for any part of the last name. Raises InputError where several directories fit that.
+    Of those that exist too, the ones of another name are said, with `several`: the key that would
+    take them all. One of the same name, as data-fmllr/dev and data/dev, is another form of the set.
     """
     paths = [Path(data.dir) / candidate for candidate in candidates]
-    existing = [(path, matches) for path in paths if (matches := _existing(path))]
+    existing = [(path, matches) for path in paths if (matches := find_existing(path))]
     if not existing:
         tried = ", ".join(map(str, paths)) or "no directory is configured"
         raise InputError(f"{what}: none of these exists: {tried}; {_advise(candidates, data)}")
@@ -48,7 +48,7 @@ def _advise(candidates: Sequence[str], data: DataConfig) -> str:
     is_recipe = bool(recipe_script())
     for directory in (*Path(data.dir).glob("*"), *Path(data.dir).glob("*/*")):
         with suppress(PermissionError):
-            if any(_existing(directory / candidate) for candidate in candidates):
+            if any(find_existing(directory / candidate) for candidate in candidates):
                 option = "--kaldi-dir" if is_recipe else "data.dir"
                 return f"{directory} looks like the experiment: name it by {option}"
     if is_recipe:
@@ -56,8 +56,8 @@ def _advise(candidates: Sequence[str], data: DataConfig) -> str:
     return "set data.dir or name the directory"
 
 
-def _existing(path: Path) -> list[Path]:
-    """The paths that a candidate means and that exist."""
+def find_existing(path: Path) -> list[Path]:
+    """The paths that a candidate means and that exist; its last part may hold `*`."""
     if "*" in path.name:
         return [match for match in sorted(path.parent.glob(path.name)) if match.exists()]
     return [path] if path.exists() else []
@@ -107,9 +107,10 @@ def locate_streams(data: DataConfig, name: str) -> list[Path]:
 def data_with_stm(data: DataConfig, name: str) -> Path:
     """The first of a set's data directories that has an STM, which score.glm scores by."""
     folders = getattr(data, name).features
-    for directory in folders:
-        if (Path(data.dir) / directory / "stm").exists():
-            return Path(data.dir) / directory
+    for folder in folders:
+        for directory in find_existing(Path(data.dir) / folder):
+            if (directory / "stm").exists():
+                return directory
     raise InputError(
         f"score.glm is set, but none of {', '.join(folders)} in {data.dir} has an "
         f"stm for {name}; make one, or set score.glm to null to score texts"

@@ -18,7 +18,7 @@ from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
 from bayes_asr.data.corpus.labelled import Features, LabelledSet, check_dimensions, check_speakers
 from bayes_asr.data.corpus.listing import Listing, index_utterances, join_listings, list_utterances
-from bayes_asr.data.directories import locate_all
+from bayes_asr.data.directories import find_existing, locate_all
 from bayes_asr.data.features.front_end import FEATURES, describe_stream
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments, check_transitions
@@ -63,9 +63,9 @@ def is_labelled(config: Config, selection: LabelledSetConfig) -> bool:
     """Whether a set has labels of its own."""
     candidates = (*selection.alignments, *selection.alignments_all_of)
     if file := task_of(config).labels.file:
-        folders = (*selection.features, *selection.features_all_of)
-        candidates = tuple(f"{folder}/{file}" for folder in folders)
-    return any((Path(config.data.dir) / path).exists() for path in candidates)
+        candidates = (*selection.features, *selection.features_all_of)
+    places = (Path(config.data.dir) / path for path in candidates)
+    return any((path / file).exists() for place in places for path in find_existing(place))
 
 
 def open_set(

@@ -13,7 +13,8 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.index import Index
-from bayes_asr.data.corpus.sets import open_sets, training_and_dev
+from bayes_asr.data.corpus.sets import is_labelled, open_sets, training_and_dev
+from bayes_asr.data.directories import data_with_stm
 from bayes_asr.data.features.skipped import report_skipped
 from tests.support.small_corpus import (
     DIMENSIONS,
@@ -108,6 +109,19 @@ def test_relative_name_that_is_nowhere_says_where_it_was_looked_for(
 def test_moves_without_two_folders_are_refused(wrong: str) -> None:
     with pytest.raises(InputError, match=r"data.moved has .*; write OLD=NEW"):
         load([], [f"data.moved={wrong}"])
+
+
+# --- directories by a part of their names
+
+
+def test_directories_are_found_by_a_part_of_their_names(tmp_path: Path) -> None:
+    (tmp_path / "exp/tri3_ali_dev").mkdir(parents=True)
+    (tmp_path / "data/dev_clean").mkdir(parents=True)
+    (tmp_path / "data/dev_clean/stm").touch()
+    aligned, featured = "data.dev.alignments=[exp/tri*_dev]", "data.dev.features=[data/dev_*]"
+    config = load([], [f"data.dir={tmp_path}", aligned, featured])
+    assert is_labelled(config, config.data.dev)
+    assert data_with_stm(config.data, "dev") == tmp_path / "data/dev_clean"
 
 
 # --- archives of jobs
