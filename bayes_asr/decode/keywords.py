@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
-from bayes_asr.data.corpus.index import Arrays, Index, state_of
+from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, state_of
 from bayes_asr.decode.lattices.mbr import build_arc_table
 from bayes_asr.decode.lattices.paths import Weights, weigh
 from bayes_asr.decode.lattices.rescore import iter_word_lattices
@@ -170,14 +171,24 @@ def _list_arcs(
 def open_index(
     decode_dir: Path, lattices: Sequence[Path], weights: Weights, nj: int = 1
 ) -> KeywordIndex:
-    """Read decode_dir/keywords.npz, which is made, or made anew where the lattices changed."""
+    """Read decode_dir/keywords.npz, which is made, or made anew where the lattices changed.
 
-    def make(folder: Path) -> Arrays:
+    Where it cannot be written, the index is held in memory.
+    """
+
+    def read() -> KeywordIndex:
         archives = follow(iter_word_lattices(lattices), f"{decode_dir}: index")
-        index = index_lattices(archives, weights, nj)
+        return index_lattices(archives, weights, nj)
+
+    def make(_: Path) -> Arrays:
+        index = read()
         return {field.name: getattr(index, field.name) for field in fields(index)}
 
     made_from = {path.name: state_of(path) for path in lattices} | {"weights": repr(weights)}
-    return Index(decode_dir).of(
-        "keywords", made_from, make, lambda _, arrays: KeywordIndex(**arrays)
-    )
+    try:
+        return Index(decode_dir).of(
+            "keywords", made_from, make, lambda _, arrays: KeywordIndex(**arrays)
+        )
+    except NotKeptError as error:
+        LOGGER.warning("no index of the lattices, which is held in memory: %s", error)
+        return read()

@@ -3,14 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.keywords import index_lattices
+from bayes_asr.decode.keywords import index_lattices, open_index
 from bayes_asr.decode.lattices.paths import weigh
 from bayes_asr.kaldi_io.lattice import CompactLattice
+from bayes_asr.kaldi_io.lattice_files import write_lattices
 from tests.decode.lattices.test_mbr import LMWT, WIP, word_lattice
 
 Span = tuple[int, int]
@@ -88,3 +90,15 @@ def test_words_of_another_lattice_do_not_follow() -> None:
 def test_nothing_to_index_is_refused() -> None:
     with pytest.raises(InputError, match="no lattice"):
         index_lattices([], (LMWT, WIP))
+
+
+@pytest.mark.parametrize("hindrance", ["keywords.npz", "keywords.lock"])
+def test_a_folder_that_cannot_be_written_is_searched_all_the_same(
+    hindrance: str, tmp_path: Path
+) -> None:
+    write_lattices([("a", word_lattice(1))], tmp_path / "lat.1.gz")
+    (tmp_path / hindrance).mkdir()
+    index = open_index(tmp_path, [tmp_path / "lat.1.gz"], (LMWT, WIP))
+    expected = index_lattices([("a", word_lattice(1))], (LMWT, WIP))
+    word = int(expected.word[0])
+    assert index.find([word]) == expected.find([word])
