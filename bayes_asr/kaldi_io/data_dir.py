@@ -69,7 +69,7 @@ def combine_data_dirs(parts: Sequence[DataDir]) -> DataDir:
     if len(parts) == 1:
         return parts[0]
     feats = [(part.path / "feats.scp", part.feats or {}) for part in parts]
-    # A speaker may be in several directories; `check_cmvn` compares their statistics.
+    # Where the statistics are used, `check_cmvn` refuses a speaker who has some in two directories.
     cmvn = {speaker: where for part in parts for speaker, where in (part.cmvn or {}).items()}
     return CombinedDataDir(
         parts[0].path, join_tables(feats, "has features"), cmvn or None, tuple(parts)
@@ -77,7 +77,7 @@ def combine_data_dirs(parts: Sequence[DataDir]) -> DataDir:
 
 
 def check_cmvn(parts: Sequence[DataDir]) -> None:
-    """InputError where combined directories contradict each other on the statistics of speakers."""
+    """InputError where not all combined directories have statistics, or two have a speaker's."""
     with_any = [part for part in parts if part.cmvn is not None]
     for part in parts if with_any else ():
         if part.cmvn is None:

@@ -197,7 +197,9 @@ def read_segments(path: Path) -> Iterator[Segment]:
         except (ValueError, IndexError):
             raise segment_error(path, number, fields) from None
         times = 0 <= start < end < np.inf or (0 <= start < np.inf and end == -1.0)
-        if len(fields) > 5 or not times or (channel or 0) < 0:
+        if len(fields) > 5 or (channel or 0) < 0:
+            raise segment_error(path, number, fields)
+        if not times:
             raise InputError(
                 f"{path}, line {number}: {utt} from {start:g} to {end:g} s; correct it"
             )

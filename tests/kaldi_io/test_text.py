@@ -13,7 +13,14 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io import binary, byte_reader
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.data_dir import read_data_dir
-from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_mapping, write_text
+from bayes_asr.kaldi_io.text import (
+    read_mapping,
+    read_segments,
+    read_symbols,
+    read_text,
+    write_mapping,
+    write_text,
+)
 
 # Kaldi separates by ASCII white space only: a no-break space belongs to a word.
 words = st.text(
@@ -197,3 +204,18 @@ def test_utterances_without_a_speaker_are_named(tmp_path: Path, name: str) -> No
         _ = read_data_dir(tmp_path).text
     expected = "2 of 3 utterances are not in utt2spk, the first is u8; add their speakers"
     assert str(error.value) == f"{path}: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("u r 0 1 0 x", "with times in seconds, and a channel .*: u r 0 1 0 x"),
+        ("u r 0 1 -3", "with times in seconds, and a channel counted from 0 .*: u r 0 1 -3"),
+        ("u r 0 eins", "with times in seconds.*: u r 0 eins"),
+        ("u r 2 1", "u from 2 to 1 s; correct it"),
+    ],
+)
+def test_what_is_wrong_with_a_segment_is_told(line: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "segments").write_text(f"a r 0 -1\n{line}\n")
+    with pytest.raises(InputError, match=f"segments, line 2: .*{message}"):
+        list(read_segments(tmp_path / "segments"))

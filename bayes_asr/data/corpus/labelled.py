@@ -174,15 +174,16 @@ class Features:
     def _statistics(self, utt: str) -> np.ndarray:
         speaker = self._data.utt2spk[utt]
         if speaker not in self._speakers:
-            self._speakers[speaker] = self._speaker_statistics(speaker)
+            self._speakers[speaker] = self._speaker_statistics(speaker, utt)
         return self._speakers[speaker]
 
-    def _speaker_statistics(self, speaker: str) -> np.ndarray:
+    def _speaker_statistics(self, speaker: str, utt: str) -> np.ndarray:
+        """The statistics of a speaker; utt: of him, for messages."""
         if self._data.cmvn is None:
             # Without cmvn.scp the statistics are those of all utterances of the speaker.
             return cmvn_statistics(self.read(utt) for utt in self._utterances_of[speaker])
         if speaker not in self._data.cmvn:
-            scp = self._data.path / "cmvn.scp"
+            scp = self.directory(utt) / "cmvn.scp"
             raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")
         where = self._data.cmvn[speaker]
         stats = read_matrix(where, speaker, open_pipe=self._open_pipe, dtype=np.float64)

@@ -19,7 +19,7 @@ from bayes_asr.data.features.front_end import (
     splice,
 )
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices
-from bayes_asr.kaldi_io.data_dir import read_data_dir
+from bayes_asr.kaldi_io.data_dir import combine_data_dirs, read_data_dir
 from tests.support.small_corpus import write_data_dir
 
 
@@ -148,6 +148,16 @@ def test_unusable_speaker_statistics_are_refused(
     write_matrices(statistics_of.items(), tmp_path / "cmvn.ark", tmp_path / "cmvn.scp")
     with pytest.raises(InputError, match=message):
         Features(read_data_dir(tmp_path), FrontEnd(cmvn="mean"))["s1-1"]
+
+
+def test_the_file_that_lacks_a_speaker_is_named(tmp_path: Path) -> None:
+    first, second = random_set((11, 3)), random_set((11, 3), (7, 3))
+    write_data_dir(tmp_path / "a", first)
+    write_data_dir(tmp_path / "b", {"s1-1": second["s1-1"]})
+    (tmp_path / "b/cmvn.scp").write_text("")
+    data = combine_data_dirs([read_data_dir(tmp_path / name) for name in "ab"])
+    with pytest.raises(InputError, match=r"b/cmvn.scp: speaker s1 is missing"):
+        Features(data, FrontEnd(cmvn="mean"))["s1-1"]
 
 
 def test_a_directory_without_features_is_refused(tmp_path: Path) -> None:
