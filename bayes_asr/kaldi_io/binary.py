@@ -6,7 +6,7 @@ import re
 import stat
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -125,6 +125,16 @@ def _split_lines(raw: bytes, splits: int, path: Path, lines_before: int) -> Iter
                 " save it with the line ends of Unix or Windows"
             )
         yield fields
+
+
+def pack_int(value: int) -> bytes:
+    """An int32 as Kaldi writes a basic type: its width, then its bytes."""
+    return struct.pack("<bi", 4, value)
+
+
+def pack_ints(values: Sequence[int]) -> bytes:
+    """A vector of int32 [N], as Kaldi's WriteIntegerVector."""
+    return struct.pack(f"<bi{len(values)}i", 4, len(values), *values)
 
 
 def _round_to_single(values: np.ndarray) -> np.ndarray:

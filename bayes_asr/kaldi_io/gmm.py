@@ -1,12 +1,11 @@
 """Kaldi's `final.mdl` of Gaussian mixtures: the transition model, and a mixture for each pdf."""
 
-import struct
 from pathlib import Path
 
 import numpy as np
 
 from bayes_asr.base.files import replacing
-from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
+from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes, pack_int
 from bayes_asr.kaldi_io.mdl import pack_transition_model, parse_transition_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.transition_model import TransitionModel
@@ -37,8 +36,8 @@ def read_gmm(path: Path) -> tuple[TransitionModel, Mixtures]:
 def write_gmm(transitions: TransitionModel, mixtures: Mixtures, path: Path) -> None:
     """Write a model in Kaldi's binary format, complete or not at all."""
     parts = [b"\0B", pack_transition_model(transitions)]
-    parts += [b"<DIMENSION> ", _pack_int(mixtures.dim)]
-    parts += [b"<NUMPDFS> ", _pack_int(mixtures.num_pdfs)]
+    parts += [b"<DIMENSION> ", pack_int(mixtures.dim)]
+    parts += [b"<NUMPDFS> ", pack_int(mixtures.num_pdfs)]
     # The order of tokens is that of DiagGmm::Write.
     for begin, end in zip(mixtures.offsets[:-1], mixtures.offsets[1:], strict=True):
         parts += [b"<DiagGMM> <GCONSTS> ", _pack_vector(mixtures.gconsts[begin:end])]
@@ -97,14 +96,10 @@ def _read_matrix(reader: KaldiReader, columns: int) -> np.ndarray:
     return values.reshape(rows, columns)
 
 
-def _pack_int(value: int) -> bytes:
-    return struct.pack("<bi", 4, value)
-
-
 def _pack_vector(values: np.ndarray) -> bytes:
-    return b"FV " + _pack_int(len(values)) + values.astype("<f4").tobytes()
+    return b"FV " + pack_int(len(values)) + values.astype("<f4").tobytes()
 
 
 def _pack_matrix(values: np.ndarray) -> bytes:
     rows, columns = values.shape
-    return b"FM " + _pack_int(rows) + _pack_int(columns) + values.astype("<f4").tobytes()
+    return b"FM " + pack_int(rows) + pack_int(columns) + values.astype("<f4").tobytes()

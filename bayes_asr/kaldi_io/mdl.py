@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.files import replacing
-from bayes_asr.kaldi_io.binary import INTEGER, KaldiReader, open_bytes
+from bayes_asr.kaldi_io.binary import INTEGER, KaldiReader, open_bytes, pack_int, pack_ints
 from bayes_asr.kaldi_io.transition_model import (
     Topology,
     TopologyState,
@@ -65,9 +65,9 @@ def pack_transition_model(model: TransitionModel) -> bytes:
     )
     name, width = (b"Triples", 3) if simple else (b"Tuples", 4)
     parts = [b"<TransitionModel> ", _pack_topology(model.topology, simple)]
-    parts += [b"<%s> " % name, _pack_int(len(model.tuples))]
-    parts += [_pack_int(int(value)) for row in model.tuples for value in row[:width]]
-    parts += [b"</%s> <LogProbs> FV " % name, _pack_int(len(model.log_prob))]
+    parts += [b"<%s> " % name, pack_int(len(model.tuples))]
+    parts += [pack_int(int(value)) for row in model.tuples for value in row[:width]]
+    parts += [b"</%s> <LogProbs> FV " % name, pack_int(len(model.log_prob))]
     parts += [model.log_prob.astype("<f4").tobytes(), b"</LogProbs> </TransitionModel> "]
     return b"".join(parts)
 
@@ -209,27 +209,19 @@ def _read_text_state(reader: KaldiReader, number: int) -> TopologyState:
     return TopologyState(forward, self_loop, tuple(transitions))
 
 
-def _pack_int(value: int) -> bytes:
-    return struct.pack("<bi", 4, value)
-
-
-def _pack_ints(values: Sequence[int]) -> bytes:
-    return struct.pack(f"<bi{len(values)}i", 4, len(values), *values)
-
-
 def _pack_topology(topology: Topology, simple: bool) -> bytes:
     # Phones with equal states share an entry, numbered in the order of the first phones.
     entries = list(dict.fromkeys(topology.values()))
     entry_of = [-1] * (max(topology, default=0) + 1)
     for phone, states in topology.items():
         entry_of[phone] = entries.index(states)
-    parts = [b"<Topology> ", _pack_ints(sorted(topology)), _pack_ints(entry_of)]
-    parts += [_pack_int(len(entries))] if simple else [_pack_int(-1), _pack_int(len(entries))]
+    parts = [b"<Topology> ", pack_ints(sorted(topology)), pack_ints(entry_of)]
+    parts += [pack_int(len(entries))] if simple else [pack_int(-1), pack_int(len(entries))]
     for states in entries:
-        parts.append(_pack_int(len(states)))
+        parts.append(pack_int(len(states)))
         for state in states:
-            parts.append(_pack_int(state.forward_class))
-            parts += [] if simple else [_pack_int(state.self_loop_class)]
-            parts.append(_pack_int(len(state.transitions)))
-            parts += [_pack_int(to) + struct.pack("<bf", 4, prob) for to, prob in state.transitions]
+            parts.append(pack_int(state.forward_class))
+            parts += [] if simple else [pack_int(state.self_loop_class)]
+            parts.append(pack_int(len(state.transitions)))
+            parts += [pack_int(to) + struct.pack("<bf", 4, prob) for to, prob in state.transitions]
     return b"".join([*parts, b"</Topology> "])

@@ -1,11 +1,10 @@
 """Kaldi's `questions.qst`: the questions of a tree about each position and the pdf-class."""
 
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 
 from bayes_asr.base.files import replacing
-from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
+from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes, pack_int, pack_ints
 
 Questions = Mapping[int, tuple[tuple[int, ...], ...]]
 """Sets of values for each key, PDF_CLASS or a position in the window."""
@@ -43,16 +42,10 @@ def write_questions(questions: Questions, path: Path) -> None:
     """Write `questions` in Kaldi's binary format, complete or not at all."""
     parts = [b"\0B<Questions> "]
     for key in sorted(questions):
-        parts += [b"<Key> ", _pack_int(key), b"<QuestionsForKey> ", _pack_int(len(questions[key]))]
-        parts += [
-            struct.pack(f"<bi{len(values)}i", 4, len(values), *values) for values in questions[key]
-        ]
+        parts += [b"<Key> ", pack_int(key), b"<QuestionsForKey> ", pack_int(len(questions[key]))]
+        parts += map(pack_ints, questions[key])
         # Clusters are refined 0 times, among the best 2.
-        parts += [b"<RefineClustersOptions> ", _pack_int(0), _pack_int(2)]
+        parts += [b"<RefineClustersOptions> ", pack_int(0), pack_int(2)]
         parts += [b"</RefineClustersOptions> </QuestionsForKey> "]
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(b"".join([*parts, b"</Questions> "]))
-
-
-def _pack_int(value: int) -> bytes:
-    return struct.pack("<bi", 4, value)

@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 from bayes_asr.base.files import replacing
-from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes
+from bayes_asr.kaldi_io.binary import KaldiReader, open_bytes, pack_int, pack_ints
 from bayes_asr.kaldi_io.byte_reader import SPARSE
 from bayes_asr.kaldi_io.context_dependency import (
     PDF_CLASS,
@@ -43,7 +43,7 @@ def read_tree(path: Path) -> Tree:
 
 def write_tree(tree: Tree, path: Path) -> None:
     """Write `tree` in Kaldi's binary format, complete or not at all."""
-    head = b"\0BContextDependency " + _pack_int(tree.width) + _pack_int(tree.center) + b"ToPdf "
+    head = b"\0BContextDependency " + pack_int(tree.width) + pack_int(tree.center) + b"ToPdf "
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(head + _pack_node(tree.root) + b"EndContextDependency ")
 
@@ -84,16 +84,12 @@ def _pack_node(node: Node | None) -> bytes:
     if node is None:
         return b"NULL "
     if isinstance(node, Leaf):
-        return b"CE " + _pack_int(node.pdf)
+        return b"CE " + pack_int(node.pdf)
     if isinstance(node, Table):
         children = b"".join(map(_pack_node, node.children))
         # A table's size is unsigned, which Kaldi marks by the width -4.
         size = struct.pack("<bI", -4, len(node.children))
-        return b"TE " + _pack_int(node.key) + size + b"( " + children + b") "
-    values = struct.pack(f"<bi{len(node.values)}i", 4, len(node.values), *sorted(node.values))
+        return b"TE " + pack_int(node.key) + size + b"( " + children + b") "
     answers = _pack_node(node.yes) + _pack_node(node.no)
-    return b"SE " + _pack_int(node.key) + values + b"{ " + answers + b"} "
-
-
-def _pack_int(value: int) -> bytes:
-    return struct.pack("<bi", 4, value)
+    values = pack_ints(sorted(node.values))
+    return b"SE " + pack_int(node.key) + values + b"{ " + answers + b"} "
