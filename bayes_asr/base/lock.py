@@ -137,7 +137,7 @@ def _busy(path: Path) -> InputError:
 
 
 def _lock(file: TextIO) -> None:
-    """Take the lock, though `held` may have it for an instant."""
+    """Take the lock, though `is_held` may have it for an instant."""
     # The last try, after the loop, lets the error pass.
     for _ in range(TRIES - 1):
         try:

@@ -18,7 +18,7 @@ class Batches(Sequence[list[str]]):
     """Batches of utterances, whose names are made out when a batch is asked for.
 
     names: str or UTF-8 [N]; order: places of names [N], one batch after the other; begins: where
-    each batch begins and, at last, where all end; chosen: which batches, in their order.
+    each batch begins and, at last, where all end; selected: which batches, in their order.
     """
 
     def __init__(

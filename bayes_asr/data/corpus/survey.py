@@ -31,8 +31,8 @@ def survey_stream(
     """Survey a stream of the set `name`, or take what the index has of it.
 
     All its features are read, which finds what is wrong with them: InputError names the first
-    utterance that is not as its alignment or not finite. noted: the fingerprints of the stream.
-    new: do not trust the commands of an scp to print what they did.
+    utterance that is not as its alignment or not finite. hashes: the fingerprints of the
+    stream. new: do not trust the commands of an scp to print what they did.
     """
     features = data.streams[stream]
     aligned = [part.directory for part in data.alignments.parts]

@@ -137,7 +137,7 @@ def bring_to_rate(
 
 
 def resample(samples: np.ndarray, rate: int, target_rate: int) -> np.ndarray:
-    """Bring samples [N] at `rate` Hz to `target_rate` Hz, float32 [about N * wanted / rate]."""
+    """Samples [N] at `rate` Hz as float32 at `target_rate` Hz, about N * target_rate / rate."""
     # Polyphase filters want the least whole factors up and down, such as 160 and 441.
     divisor = int(np.gcd(rate, target_rate))
     up, down = target_rate // divisor, rate // divisor

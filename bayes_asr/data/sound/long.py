@@ -122,7 +122,7 @@ class LongSound:
         last = np.empty(0, np.float32)
         for block in self.blocks():
             changes = np.flatnonzero(np.diff(block, prepend=last[-1:] if position else block[:1]))
-            edges = np.array([begin, *(position + changes)])
+            edges = np.concatenate([[begin], position + changes])
             for start in np.flatnonzero(np.diff(edges) >= least * self.rate):
                 yield edges[start] / self.rate, edges[start + 1] / self.rate
             begin, position, last = int(edges[-1]), position + len(block), block

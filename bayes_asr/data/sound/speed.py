@@ -119,7 +119,9 @@ def _convert_durations(path: Path, factor: Fraction) -> Iterator[str]:
         try:
             yield f"{_prefix(factor)}{name} {_divide(duration, factor)}"
         except ValueError:
-            raise InputError(f"{path}: the duration of {name} is {duration[:40]}") from None
+            raise InputError(
+                f"{path}: the duration of {name} is {duration[:40]}; write seconds"
+            ) from None
 
 
 def _divide(seconds: str, factor: Fraction) -> str:
