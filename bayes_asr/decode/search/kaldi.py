@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.jobs import JOB, run_jobs
+from bayes_asr.base.jobs import JOB, run_jobs, split_command
 from bayes_asr.base.programs import find_program
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.search.graph_dir import load_graph
@@ -76,7 +76,8 @@ class KaldiDecoder:
     def find_trouble(self) -> str:
         """Say which program of Kaldi, or of `cmd`, is missing; empty if none is."""
         try:
-            for name in (*PROGRAMS, *shlex.split(self.cmd)[:1]):
+            script = split_command(self.cmd)[:1] if self.cmd else ()
+            for name in (*PROGRAMS, *script):
                 find_program(name)
         except InputError as error:
             return str(error)

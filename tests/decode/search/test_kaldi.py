@@ -195,6 +195,10 @@ def test_missing_program_is_named(
     assert choose_decoder("embedded", Path("log")).find_trouble() == ""
 
 
+def test_open_quote_in_the_command_of_jobs_is_told() -> None:
+    assert '"run.pl' in choose_decoder("kaldi", Path("log"), '"run.pl').find_trouble()
+
+
 def test_unknown_backend_is_refused() -> None:
     with pytest.raises(InputError, match="'k2': known backends are embedded, kaldi"):
         choose_decoder("k2", Path("log"))
