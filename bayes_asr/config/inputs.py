@@ -67,8 +67,8 @@ class DataConfig:
         for name, part in (("train", self.train), ("dev", self.dev)):
             _refuse_both(f"data.{name}", part)
         for move in self.moved:
-            # An old name may not be empty: the `=` at the begin does not count.
-            if "=" not in move.lstrip("="):
+            old, mark, _ = move.partition("=")
+            if not (old and mark):
                 raise InputError(
                     f"data.moved has {move!r}; write OLD=NEW: what names of files begin with, and"
                     " where that is now"

@@ -105,7 +105,7 @@ def test_relative_name_that_is_nowhere_says_where_it_was_looked_for(
     )
 
 
-@pytest.mark.parametrize("wrong", ["/a", "=/b", "[/a=/b, c]"])
+@pytest.mark.parametrize("wrong", ["/a", "=/b", "=/b=c", "[/a=/b, c]"])
 def test_moves_without_two_folders_are_refused(wrong: str) -> None:
     with pytest.raises(InputError, match=r"data.moved has .*; write OLD=NEW"):
         load([], [f"data.moved={wrong}"])
