@@ -55,5 +55,5 @@ def transcribe(
             directory, [*map(Path, files)], one_speaker=one_speaker
         )
     if refused:
-        raise InputError("\n".join(refused))
+        raise InputError("; ".join(refused))
     return transcripts
