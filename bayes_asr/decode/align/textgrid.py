@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing, together
+from bayes_asr.base.installed import install_command
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.align.best_path import Alignment
 from bayes_asr.decode.lattices.ctm import Place, TimedLabel, find_place
@@ -51,7 +52,7 @@ def load_library() -> Any:
         from praatio import textgrid
     except ImportError as error:
         raise InputError(
-            f"TextGrids need praatio: pip install 'bayes-asr[textgrid]' ({error})"
+            f"TextGrids need praatio: {install_command('textgrid')} ({error})"
         ) from error
     return textgrid
 
