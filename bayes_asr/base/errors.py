@@ -117,8 +117,8 @@ def exit_status(program: str, run: Callable[[], object]) -> int:
         errors = group.exceptions
     else:
         return 0
-    for error in errors:
-        print(f"{program}: error: {complaint(error)}", file=sys.stderr)
+    for fault in errors:
+        print(f"{program}: error: {complaint(fault)}", file=sys.stderr)
     return 1
 
 
