@@ -113,13 +113,13 @@ install_torch() {
     echo "takes 5.7 GB. The $build build is installed, as $why. To choose: BAYES_ASR_TORCH=cpu or cuda before the command."
     [[ $build == cpu ]] || return 0
     ours=$(sed -n 's/^torch==//p' "$root/constraints.txt")
-    "$environment/bin/python" -m pip install --no-deps --retries 1 --timeout 20 --index-url "$cpu_builds" "torch==$ours" ||
+    "$environment/bin/python" -m pip install --no-compile --no-deps --retries 1 --timeout 20 --index-url "$cpu_builds" "torch==$ours" ||
         echo "There is no CPU build of torch $ours at $cpu_builds: what pip finds by itself follows."
 }
 
 # install EXTRAS: this checkout and what it needs, by pip alone.
 install() {
-    local compiler=${CXX:-c++} constraints=$environment/.bayes_asr-constraints.txt
+    local compiler=${CXX:-c++} constraints=$environment/.bayes_asr-constraints.txt packages
     install_torch
     echo "Installing into $environment"
     if command -v "${compiler%% *}" >/dev/null; then
@@ -128,10 +128,11 @@ install() {
         echo 'No C++ compiler was found: the slower NumPy and PyTorch forms will be used instead.'
     fi
     pins >"$constraints"
-    (cd "$root" && "$environment/bin/python" -m pip install --editable ".[$1]" --constraint "$constraints") ||
+    (cd "$root" && "$environment/bin/python" -m pip install --no-compile --editable ".[$1]" --constraint "$constraints") ||
         fail "The installation failed, see above. Running this again continues it."
-    # pip compiles what it copies, but no checkout: each process would, where PYTHONDONTWRITEBYTECODE is set.
-    "$environment/bin/python" -m compileall -q "$root/bayes_asr" || true
+    # pip compiles on one processor, and no checkout; each process would, where PYTHONDONTWRITEBYTECODE is set.
+    packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    "$environment/bin/python" -m compileall -qq -j 0 "$packages" "$root/bayes_asr" || true
 }
 
 # ready EXTRAS FINGERPRINT: succeeds if these extras, or more, are installed as the fingerprint says.
