@@ -1,5 +1,6 @@
 """What tests of several rooms ask for."""
 
+import atexit
 import gc
 import os
 import signal
@@ -49,6 +50,7 @@ def pytest_collection() -> Iterator[None]:
     yield
     gc.freeze()
     gc.enable()
+    atexit.register(gc.unfreeze)  # for libraries that count at the end what is left
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
