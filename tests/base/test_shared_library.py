@@ -64,6 +64,7 @@ def compiled(folder: Path, source: str) -> Path:
     return folder / "made.so"
 
 
+@pytest.mark.slow
 def test_what_fits_is_loaded_and_called(library: Path) -> None:
     Outer = outer(*MEMBERS)
     made = SharedLibrary(library, "made", (Inner, Outer), FUNCTIONS)

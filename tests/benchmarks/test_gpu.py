@@ -100,6 +100,7 @@ def test_dry_run_writes_figures_and_a_page(paths: tuple[str, ...], tmp_path: Pat
     assert "| torch.nn.LSTM |" in page.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 @pytest.mark.parametrize("network", ["li-bru", "ubru", "torch.nn.GRU"])
 def test_every_precision_is_near_float32(network: str, precision: str) -> None:
@@ -114,6 +115,7 @@ def test_every_precision_is_near_float32(network: str, precision: str) -> None:
     assert alone["forward_microseconds"] == alone["backward_microseconds"] == 1000 / case.frames
 
 
+@pytest.mark.slow
 def test_wrong_and_raising_paths_are_named_and_right_ones_timed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

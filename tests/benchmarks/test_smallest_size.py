@@ -94,6 +94,7 @@ def test_it_explains_its_options(script: str, call: Callable[..., str]) -> None:
     assert end.value.code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")  # of switching oneDNN off
 @pytest.mark.parametrize(
     "script",

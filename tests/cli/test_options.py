@@ -54,6 +54,7 @@ def numbers_without_range(hint: Any) -> Iterator[Any]:
         assert dataclasses.is_dataclass(hint) or origin in (Literal, Annotated, None)
 
 
+@pytest.mark.slow
 def test_every_number_of_the_configuration_has_a_range_that_explain_shows() -> None:
     for name, hint in iter_typed_keys():
         assert list(numbers_without_range(hint)) == [], f"{name} has no range"

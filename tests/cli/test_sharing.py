@@ -93,6 +93,7 @@ def average(corpus: Path, out: Path, *more: str) -> int:
     return main(["forward", str(both), "--on=dev", f"--out={out}", *more])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [forward, layer, average, decode, align])
 def test_jobs_write_the_bytes_of_one_process(
     corpus: Path, tmp_path: Path, jobs: Jobs, verb: Callable[..., int]
@@ -164,6 +165,7 @@ def test_features_and_scores_are_those_of_one_process(
     assert written == {name: (run / name).read_bytes() for name in written}
 
 
+@pytest.mark.slow
 def test_a_lost_shard_is_named_and_repeated_alone(
     corpus: Path, tmp_path: Path, jobs: Jobs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,6 +215,7 @@ def change_archive(corpus: Path) -> None:
     os.utime(corpus / "data" / "dev" / "feats.ark")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [change_table, change_network, change_archive, None])
 def test_shards_of_other_inputs_or_options_are_not_used(
     corpus: Path, tmp_path: Path, jobs: Jobs, change: Callable[[Path], None] | None
@@ -226,6 +229,7 @@ def test_shards_of_other_inputs_or_options_are_not_used(
     assert jobs.calls == [(1, 2), (1, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["data.moved", "data.train.features_all_of"])
 def test_shards_of_other_archives_elsewhere_are_not_used(
     corpus: Path, tmp_path: Path, jobs: Jobs, key: str
@@ -251,6 +255,7 @@ def test_shards_of_other_archives_elsewhere_are_not_used(
     assert jobs.calls[2] == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["truncated", "entry", "foreign"])
 def test_a_damaged_shard_is_found_and_runs_nothing(
     corpus: Path, tmp_path: Path, jobs: Jobs, damage: str

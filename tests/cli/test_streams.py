@@ -26,6 +26,7 @@ def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
 
 
+@pytest.mark.slow
 def test_letters_that_the_encoding_lacks_are_escaped(texts: list[str]) -> None:
     done = run(texts, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")

@@ -66,6 +66,7 @@ def test_module_is_the_command() -> None:
     assert "invalid choice: 'nonsense'" in done.stderr
 
 
+@pytest.mark.slow
 def test_status_counts_where_nothing_can_be_printed(tmp_path: Path) -> None:
     """Python would end with 120, as it cannot write what is left in its buffers."""
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

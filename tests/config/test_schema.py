@@ -25,6 +25,7 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_base_names_every_key_once_with_its_meaning() -> None:
     def leaves(values: dict, prefix: str = "") -> list[str]:
         return [

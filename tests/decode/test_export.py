@@ -119,6 +119,7 @@ def check_steps(net: LogLikelihoods, folder: Path, width: int = WIDTH) -> None:
             check_close(found, net(x).numpy())
 
 
+@pytest.mark.slow
 def test_lstm_that_reads_forwards_gives_what_load_gives(tmp_path: Path) -> None:
     """Its two states begin as parts of one tensor."""
     check_utterances(network(unit="lstm", bidirectional=False), tmp_path)
@@ -231,6 +232,7 @@ def command(*arguments: object) -> int:
     return main([*map(str, arguments)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [False, True], ids=["utterance", "step"])
 def test_exported_run_computes_a_set_as_the_run_does(run: Path, step: bool, tmp_path: Path) -> None:
     file = tmp_path / "network.onnx"
@@ -251,6 +253,7 @@ def test_exported_run_computes_a_set_as_the_run_does(run: Path, step: bool, tmp_
         np.testing.assert_allclose(by_runtime[utt], loglikes, rtol=0, atol=BOUND)
 
 
+@pytest.mark.slow
 def test_program_of_torch_export_is_read_without_this_package(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "network.pt2"
     assert command("export", run, "--torch", file) == 0
@@ -276,6 +279,7 @@ def test_torchscript_of_a_feed_forward_run(tmp_path: Path) -> None:
         torch.testing.assert_close(script(torch.from_numpy(x)), net(x), rtol=0, atol=BOUND)
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     """Writers of torch end the process where a write fails: they write to memory."""
     large = "network: File too large; raise the limit"

@@ -21,6 +21,7 @@ pytest.importorskip("onnxscript")
 BOUND = 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_utterances_go_in_stream_by_stream(rate: int, tmp_path: Path) -> None:
     """Of a stream at another rate, deltas and frames are the caller's."""

@@ -40,6 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "run"
 
 
+@pytest.mark.slow
 def test_a_decoder_writes_of_sound_what_it_writes_of_features(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

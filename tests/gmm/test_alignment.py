@@ -85,6 +85,7 @@ def read_alignments(folder: Path) -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["mono", "tri1", "tri2"])
 def test_alignments_and_failures_are_kaldis(stage: str) -> None:
     model, mixtures, graphs = model_of(stage)
@@ -101,6 +102,7 @@ def test_alignments_and_failures_are_kaldis(stage: str) -> None:
             assert found.transition_ids.tolist() == kaldis[utt].tolist(), utt
 
 
+@pytest.mark.slow
 def test_adapted_features_are_aligned_as_in_the_last_pass() -> None:
     """Kaldi's last alignment is of an earlier pass: it differs in few frames, and costs more."""
     model, mixtures, graphs = model_of("tri3")

@@ -72,6 +72,7 @@ def without_line(table: str) -> str:
     return utt
 
 
+@pytest.mark.slow
 def test_an_utterance_without_features_is_named_and_left_out(
     lab: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -154,6 +155,7 @@ def test_words_that_the_lexicon_lacks_are_counted(
     assert f"{said}, such as zebra; the word of oov.txt stands for them" in caplog.text
 
 
+@pytest.mark.slow
 def test_other_features_in_the_same_archive_begin_anew(
     lab: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -75,6 +75,7 @@ def test_converted_alignments_have_the_pdfs_of_the_tree() -> None:
         np.testing.assert_array_equal(counts, expected)
 
 
+@pytest.mark.slow
 def test_first_mixtures_are_as_likely_as_their_statistics() -> None:
     golden = golden_gmms()
     model, _ = golden.model("mono/final.mdl")

@@ -127,6 +127,7 @@ def test_frames_that_do_not_vary_are_refused() -> None:
         adapt_speaker("anna", [(x, pdfs)], MIXTURES)
 
 
+@pytest.mark.slow
 def test_speakers_of_sat_are_adapted_as_kaldis(tmp_path: Path) -> None:
     """The first transforms of steps/train_sat.sh, by the likelihood of its first pass."""
     golden = golden_gmms()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from bayes_asr.data.features.front_end import apply_cmvn, splice
 from bayes_asr.gmm.affine import apply_transform
@@ -63,12 +64,14 @@ def test_tri1(kaldi_corpus: Callable[[str], Path], tmp_path: Path) -> None:
     check("mono", "tri1", golden, golden.features, kaldi_corpus("timit_sample"), tmp_path)
 
 
+@pytest.mark.slow
 def test_tri2(kaldi_corpus: Callable[[str], Path], tmp_path: Path) -> None:
     golden = golden_gmms()
     features = spliced(golden, "0.mat.txt")
     check("tri1", "tri2", golden, features, kaldi_corpus("timit_sample"), tmp_path)
 
 
+@pytest.mark.slow
 def test_tri3(kaldi_corpus: Callable[[str], Path], tmp_path: Path) -> None:
     golden = golden_gmms()
     check("tri2", "tri3", golden, adapted(golden), kaldi_corpus("timit_sample"), tmp_path)

@@ -76,6 +76,7 @@ def test_triangles_of_what_is_not_positive_are_refused(matrix: np.ndarray) -> No
         cholesky(matrix)
 
 
+@pytest.mark.slow
 @given(SIZES, SEEDS, st.integers(0, 24))
 def test_eigenvectors_are_those_of_lapack(size: int, seed: int, rank: int) -> None:
     """Of matrices that lack ranks, too, as the covariance between few classes does."""

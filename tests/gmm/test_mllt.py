@@ -106,6 +106,7 @@ def test_too_few_frames_are_refused(frames: int) -> None:
         estimate_mllt(statistics_of(x, pdfs))
 
 
+@pytest.mark.slow
 def test_passes_are_kaldis(tmp_path: Path) -> None:
     """Four passes of steps/train_lda_mllt.sh, of which the second and the fourth estimate MLLT."""
     golden = golden_gmms()

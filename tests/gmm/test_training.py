@@ -58,6 +58,7 @@ def test_each_pass_fits_as_kaldis(name: str, before: str, tmp_path: Path) -> Non
     assert read_likelihoods(out) == pytest.approx(read_golden(name)[:12], abs=2e-3)
 
 
+@pytest.mark.slow
 def test_model_that_was_not_adapted_can_adapt(tmp_path: Path) -> None:
     """As Kaldi's align_fmllr.sh with tri2: its own alignments say what each speaker is like."""
     golden = golden_gmms()
@@ -114,6 +115,7 @@ class EndedError(Exception):
     """Stands for a kill."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.usefixtures("hasty_clusters")
 def test_training_that_ends_anywhere_goes_on_to_the_same_files(
@@ -147,6 +149,7 @@ def test_training_that_ends_anywhere_goes_on_to_the_same_files(
     assert train_few(few, name, tmp_path / "ended") == due
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mono", "tri3"])
 @pytest.mark.usefixtures("hasty_clusters")
 def test_processes_leave_the_same_files(
@@ -159,6 +162,7 @@ def test_processes_leave_the_same_files(
         assert train_few(few, name, tmp_path / "two", way) == due
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hasty_clusters")
 def test_jobs_leave_the_same_files(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +184,7 @@ def test_jobs_leave_the_same_files(
     }
 
 
+@pytest.mark.slow
 def test_other_options_and_inputs_begin_anew(few: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     train_few(few, "mono", out)

@@ -159,6 +159,7 @@ def test_nn_knows_nothing_else_of_ours() -> None:
     assert not wrong, f"{wrong}: hand nn what it needs as arguments"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "allowed"), ONLY_HERE.items())
 def test_library_is_used_in_one_module(library: str, allowed: set[str]) -> None:
     users = {

@@ -18,6 +18,7 @@ ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
 FACTS = {facts_of(row) for row in ROWS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.broken}, {fault.verb}")
 def test_what_the_page_says_happens(fault: Fault, laboratory: Path, tmp_path: Path) -> None:
     row = meet(fault, copy(laboratory, tmp_path / "copy"))

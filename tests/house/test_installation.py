@@ -73,6 +73,7 @@ def test_native_code_that_cannot_be_built_is_left_out(
     assert not list(tmp_path.rglob("*.so"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/ptmx").exists(), reason="no terminals")
 def test_missing_compiler_is_said_on_the_terminal_though_pip_hides_it(tmp_path: Path) -> None:
     """What is printed goes to a file here, as to pip; the session has a terminal beside."""

@@ -65,6 +65,7 @@ def some_of(data: Path, keep: Callable[[int], bool], folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 8, 32])
 def test_batches(
     size: int,
@@ -101,6 +102,7 @@ def test_two_processes(small_run: Path, data: Path, expected: Loglikes, tmp_path
     assert_same(found, expected)
 
 
+@pytest.mark.slow
 def test_before_and_after_a_resume(
     small_run: Path, small_corpus: Path, data: Path, expected: Loglikes, tmp_path: Path
 ) -> None:

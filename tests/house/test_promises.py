@@ -291,6 +291,7 @@ def test_posteriors_are_divided_by_the_shares_that_analyze_counts_gives(
     np.testing.assert_allclose(found.exp().sum(1), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_trained_network_tells_absolute_pdfs(tmp_path: Path) -> None:
     """Alignments that begin with pdf 2: where labels count from the first seen, 0 would win."""
     rng = np.random.default_rng(0)

@@ -26,6 +26,7 @@ def imported(tree: ast.AST) -> set[str]:
     return {module.split(".")[0] for module in modules}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["bayes_asr", "recipes", "local", "benchmarks", "tests"])
 def test_sources_are_of_the_oldest_grammar_and_the_newest_library(folder: str) -> None:
     for path in SOURCES:

@@ -10,7 +10,6 @@ import pytest
 from bayes_asr.base import installed
 from tests.support.script_stubs import STUB, Checkout, executable
 
-
 INSTALL = ("install", "--no-compile")  # which is done after, on all processors
 
 
@@ -18,6 +17,7 @@ def pip_calls(checkout: Checkout) -> list[list[str]]:
     return [call for call in checkout.calls("python") if call[:2] == ["-m", "pip"]]
 
 
+@pytest.mark.slow
 def test_installing_happens_once_and_again_when_it_would_differ(checkout: Checkout) -> None:
     def prepared_only() -> None:
         assert checkout.run("./run.sh", "--recipe", "made", "--stop-stage", "0").returncode == 0
@@ -46,6 +46,7 @@ def test_failed_installation_is_not_taken_for_done(checkout: Checkout) -> None:
     assert not checkout.calls("bayes-asr")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("torch", "expected", "announced"),
     [
@@ -65,6 +66,7 @@ def test_present_torch_is_kept_and_an_absent_one_announced(
     assert ("about 190 MB" in done.stdout) == announced
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("card", "choice", "build"),
     [
@@ -101,6 +103,7 @@ def test_unknown_build_of_torch_is_refused(checkout: Checkout) -> None:
     assert not pip_calls(checkout)
 
 
+@pytest.mark.slow
 def test_missing_compiler_is_said(checkout: Checkout) -> None:
     done = checkout.run("./run.sh", "--recipe", "made", CXX="no-such-compiler -x")
     assert done.returncode == 0
@@ -136,6 +139,7 @@ def test_too_old_a_python_is_explained(checkout: Checkout, tmp_path: Path) -> No
     assert "Python 3.11 or newer is needed" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("torch", "see"), [("2.9.1", ["--system-site-packages"]), ("", [])])
 def test_new_environment_sees_the_torch_of_the_system(
     checkout: Checkout, tmp_path: Path, torch: str, see: list[str]

@@ -14,6 +14,7 @@ from tests.attacks.siege import ATTACKS, FILES, Outcome, besiege, meet
 ROUNDS = 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", [a for a in ATTACKS if a not in FILES])
 def test_mean_inputs_are_answered_or_refused_in_one_line(attack: str) -> None:
     outcomes = [meet(attack, 1, number) for number in range(ROUNDS)]
@@ -35,6 +36,7 @@ def test_calls_of_the_system_that_fail_leave_all_whole(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_what_is_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A traceback, a dead process and an endless run are told apart, and the rest goes on."""
 

@@ -89,6 +89,7 @@ def test_evenly_compressed_matrices(tmp_path: Path, kind: bytes, codes: str) -> 
     np.testing.assert_allclose(matrix, [[-2, 8], [0, -2 + 10 / levels]], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(names, float_matrices, max_size=4))
 def test_matrices_round_trip(tmp_path_factory: pytest.TempPathFactory, items: dict) -> None:
     folder = tmp_path_factory.mktemp("ark")

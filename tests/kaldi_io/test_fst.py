@@ -87,6 +87,7 @@ def test_the_graphs_of_kaldi(
     assert ours[HEADER_AT + 16 :] == theirs[HEADER_AT + 16 :]  # all but version, flags, properties
 
 
+@pytest.mark.slow
 @given(fsts())
 def test_any_fst_round_trips_through_us_and_openfst(
     tmp_path_factory: pytest.TempPathFactory, fst: Fst

@@ -108,6 +108,7 @@ def test_a_weight_of_zero_has_no_likelihood() -> None:
     assert np.isfinite(mixtures.gconsts[1])
 
 
+@pytest.mark.slow
 def test_every_truncation_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "final.mdl").write_text(TEXT)
     write_gmm(*read_gmm(tmp_path / "final.mdl"), tmp_path / "final.mdl")

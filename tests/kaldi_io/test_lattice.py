@@ -189,6 +189,7 @@ def test_cycles_and_wild_arcs_are_refused(tmp_path: Path) -> None:
     refused(lattice_bytes("utt", lattice), tmp_path, "utt has -5 among its word")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_damaged_archives_are_refused_or_read(packed: bool, tmp_path: Path) -> None:
     """Seeded damage: an error that names the file, or lattices that hold together."""

@@ -217,6 +217,7 @@ def test_forged_counts_do_not_allocate(tmp_path: Path) -> None:
         assert peak < 1 << 20
 
 
+@pytest.mark.slow
 def test_few_bytes_do_not_unfold_into_many_transitions(tmp_path: Path) -> None:
     last = MOST_STATES
     moves = " ".join(f"<Transition> {state} 0.01" for state in range(1, last + 1))

@@ -419,6 +419,7 @@ def test_unit_wise_unit_is_the_authors_formula() -> None:
         np.testing.assert_allclose(states(net, x)[t], h, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [u for u in UNITS if is_probabilistic(u)], ids=name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_probabilities_stay_probabilities(unit: dict[str, Any], dtype: torch.dtype) -> None:

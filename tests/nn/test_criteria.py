@@ -65,6 +65,7 @@ def test_losses_and_gradients_are_those_of_double_precision(
 small = st.integers(-2, 2).map(float)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @example(np.zeros((1, 3), "float32"), 1)
 @given(

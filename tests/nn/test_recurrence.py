@@ -213,6 +213,7 @@ def test_saved_weights_give_the_same_network(
     assert torch.equal(pdf_logits(net, x, frames), pdf_logits(other, x, frames))
 
 
+@pytest.mark.slow
 @every_recurrent_unit
 def test_first_frame_can_be_remembered(unit: dict[str, Any]) -> None:
     torch.manual_seed(4)
@@ -232,6 +233,7 @@ def test_first_frame_can_be_remembered(unit: dict[str, Any]) -> None:
     assert loss.item() < 0.1  # ln 2 = 0.69 without memory
 
 
+@pytest.mark.slow
 @every_unit
 @pytest.mark.parametrize(
     "dtype",

@@ -117,6 +117,7 @@ def test_another_value_of_any_option_is_never_without_a_trace(number: int, tmp_p
     assert count > 100
 
 
+@pytest.mark.slow
 def test_an_option_that_nobody_knows_is_named_in_every_section(tmp_path: Path) -> None:
     for text in configurations(tmp_path):
         for header in re.findall(r"^\[\w+\]$", text, re.MULTILINE):

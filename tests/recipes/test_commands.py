@@ -54,6 +54,7 @@ def recipe() -> Iterator[Callable[[str], ModuleType]]:
         yield modules
 
 
+@pytest.mark.slow
 def test_words_of_new_speakers_are_told_apart(
     recipe: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,6 +104,7 @@ gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test
 MODELS = ("mono", "tri1", "tri2", "tri3")
 
 
+@pytest.mark.slow
 def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: GmmExperiment) -> None:
     """Order, options and numbers are those that local/kaldi_gmm.sh gives; four models decode."""
     said = experiment.run("--dim", "50", "--nj", "2")
@@ -136,6 +137,7 @@ def words_of(folder: Path) -> str:
     return (folder / "text_words").read_text()
 
 
+@pytest.mark.slow
 def test_words_are_aligned_where_phones_are_recognised(mboshi: GmmExperiment) -> None:
     """One dictionary aligns a view with `text_words`; two become graphs of each model."""
     said = mboshi.run("--nj", "2", recipe="mboshi")
@@ -173,6 +175,7 @@ def test_words_are_aligned_where_phones_are_recognised(mboshi: GmmExperiment) ->
     assert mboshi.calls() == []
 
 
+@pytest.mark.slow
 def test_words_are_decoded_and_scored_where_the_configuration_names_their_graph(
     mboshi: GmmExperiment,
 ) -> None:
@@ -200,6 +203,7 @@ def test_words_are_decoded_and_scored_where_the_configuration_names_their_graph(
     assert link.samefile(mboshi.out / "exp/tri3/decode_words_test")
 
 
+@pytest.mark.slow
 def test_phones_beside_words_are_decoded_for_the_transforms_alone(mboshi: GmmExperiment) -> None:
     config = "checkout/recipes/mboshi_words/config.yaml"
     said = mboshi.run("--nj", "2", "--config", config, recipe="mboshi")
@@ -211,6 +215,7 @@ def test_phones_beside_words_are_decoded_for_the_transforms_alone(mboshi: GmmExp
     assert calls[-1] == "gmm features data/test exp/tri3 exp/tri3/decode_test data-fmllr-tri3/test"
 
 
+@pytest.mark.slow
 def test_ami_adds_its_subset_beams_and_eval_set(experiment: GmmExperiment) -> None:
     settings = experiment.folder / "checkout/recipes/ami/kaldi.sh"
     settings.write_text(settings.read_text().replace("=15000", "=2"))
@@ -242,6 +247,7 @@ def test_ami_adds_its_subset_beams_and_eval_set(experiment: GmmExperiment) -> No
     assert chosen == "train0 train0\ntrain2 train2\n"
 
 
+@pytest.mark.slow
 def test_one_limit_of_what_has_no_frame_reaches_the_steps(experiment: GmmExperiment) -> None:
     said = experiment.run("--nj", "2", "--max-skipped", "0.2")
     assert said.endswith("status 0"), said
@@ -255,6 +261,7 @@ def test_one_limit_of_what_has_no_frame_reaches_the_steps(experiment: GmmExperim
     assert all(" --set=data.max_skipped=0.2 " in call for call in scoring)
 
 
+@pytest.mark.slow
 def test_the_subset_of_monophones_needs_no_more_than_has_features(
     experiment: GmmExperiment,
 ) -> None:
@@ -270,6 +277,7 @@ def test_the_subset_of_monophones_needs_no_more_than_has_features(
     assert (experiment.out / "data/train_mono/text").read_text() == "train0 train0\n"
 
 
+@pytest.mark.slow
 def test_prepared_cepstra_are_taken_as_they_are(experiment: GmmExperiment) -> None:
     for name in ("train", "dev", "test"):
         data = experiment.out / "data" / name
@@ -281,6 +289,7 @@ def test_prepared_cepstra_are_taken_as_they_are(experiment: GmmExperiment) -> No
     assert not [call for call in calls if call.startswith("features")]
 
 
+@pytest.mark.slow
 def test_failing_step_is_named_with_its_log_and_goes_on_from_there(
     experiment: GmmExperiment,
 ) -> None:
@@ -300,6 +309,7 @@ def test_failing_step_is_named_with_its_log_and_goes_on_from_there(
     assert not begun.exists()
 
 
+@pytest.mark.slow
 def test_step_is_repeated_when_what_it_reads_has_changed(experiment: GmmExperiment) -> None:
     def steps(*options: str) -> list[str]:
         assert experiment.run("--nj", "2", *options).endswith("status 0")

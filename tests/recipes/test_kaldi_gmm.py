@@ -137,6 +137,7 @@ compute_cmvn_stats.sh data-fmllr-tri3/test
 """
 
 
+@pytest.mark.slow
 def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: KaldiExperiment) -> None:
     """Order, options and numbers of egs/timit/s5/run.sh; then nothing is left to do."""
     said = experiment.run("--dim", "50", "--nj", "2")
@@ -150,6 +151,7 @@ def test_timit_is_trained_as_in_kaldis_recipe_and_once(experiment: KaldiExperime
     assert again.count(": complete") == 20
 
 
+@pytest.mark.slow
 def test_words_are_aligned_where_phones_are_recognised(experiment: KaldiExperiment) -> None:
     """One dictionary aligns `text_words`, two become graphs; features keep both texts."""
     experiment.add_words()
@@ -179,6 +181,7 @@ def test_words_are_aligned_where_phones_are_recognised(experiment: KaldiExperime
         assert (target / "text_words").read_text() == words
 
 
+@pytest.mark.slow
 def test_ami_adds_its_subset_beams_and_eval_set(experiment: KaldiExperiment) -> None:
     """Order, options and numbers of egs/ami/s5b/run.sh, where they differ from TIMIT's."""
     settings = experiment.folder / "checkout/recipes/ami/kaldi.sh"
@@ -204,6 +207,7 @@ def test_ami_adds_its_subset_beams_and_eval_set(experiment: KaldiExperiment) -> 
     assert not [call for call in calls if "test" in call.replace("lang_test", "")]
 
 
+@pytest.mark.slow
 def test_prepared_cepstra_are_kaldis_features(experiment: KaldiExperiment) -> None:
     for name in ("train", "dev", "test"):
         (experiment.out / "data" / name / "wav.scp").rename(
@@ -224,6 +228,7 @@ def test_prepared_cepstra_are_kaldis_features(experiment: KaldiExperiment) -> No
     assert features.startswith(f"train0 {experiment.folder}/sound.wav\n")
 
 
+@pytest.mark.slow
 def test_failing_step_is_named_with_its_log_and_repeated(experiment: KaldiExperiment) -> None:
     said = experiment.run(FAILING="train_deltas*")
     log = experiment.out / "log/kaldi_tri1.log"
@@ -237,6 +242,7 @@ def test_failing_step_is_named_with_its_log_and_repeated(experiment: KaldiExperi
     assert [call.split()[0] for call in experiment.calls()] == ["train_deltas.sh", "align_si.sh"]
 
 
+@pytest.mark.slow
 def test_step_is_repeated_when_what_it_reads_has_changed(experiment: KaldiExperiment) -> None:
     def scripts(*options: str) -> list[str]:
         assert experiment.run("--stop-stage", "3", *options).endswith("status 0")
@@ -270,6 +276,7 @@ def test_second_script_in_a_folder_is_refused_while_jobs_of_the_first_are_there(
     assert experiment.run("--stop-stage", "0").endswith("status 0")
 
 
+@pytest.mark.slow
 def test_sphere_becomes_riff_for_kaldi(experiment: KaldiExperiment) -> None:
     header = "NIST_1A\n   1024\nsample_count -i 3\nsample_rate -i 16000\nchannel_count -i 1\n"
     header += "sample_n_bytes -i 2\nsample_byte_format -s2 10\nend_head\n"
@@ -284,6 +291,7 @@ def test_sphere_becomes_riff_for_kaldi(experiment: KaldiExperiment) -> None:
         assert struct.unpack("<3h", riff.readframes(4)) == (1, -2, 30000)
 
 
+@pytest.mark.slow
 def test_kaldi_is_found_by_path_sh_and_its_commands_by_cmd_sh(experiment: KaldiExperiment) -> None:
     (experiment.folder / "path.sh").write_text("export KALDI_ROOT=`pwd`/a\\ kaldi/./\n[ $x ]\n")
     (experiment.folder / "checkout/cmd.sh").write_text("export train_cmd='queue.pl -l x'\n")

@@ -81,6 +81,7 @@ def test_every_voice_speaks_every_language(
         synthesiser.speak("1", languages.Speaker("x", variant, language="fi"))
 
 
+@pytest.mark.slow
 def test_cuts_have_their_lengths_and_do_not_overlap(corpus: Path) -> None:
     data = read_data_dir(corpus / "data/test")
     seconds = read_mapping(corpus / "data/test/utt2dur")
@@ -129,6 +130,7 @@ def test_the_same_seed_draws_the_same_numbers(recipe: Callable[[str], ModuleType
     assert all(part.isdigit() for part in drawn[0].split(", "))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["attention", "last", "mean"])
 def test_each_pooling_of_the_experiment_classifies(
     pooling: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

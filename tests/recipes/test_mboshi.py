@@ -82,6 +82,7 @@ def test_sets_sessions_and_both_transcripts(corpus: Path, tmp_path: Path) -> Non
         assert read_arpa(out / f"data/local/{name}.arpa").order == order
 
 
+@pytest.mark.slow
 def test_the_way_to_both_tables(corpus: Path, tmp_path: Path) -> None:
     """From sound to rates without GMMs: one network, decoded as phones, and a copy as words."""
     out = tmp_path / "out"
@@ -117,6 +118,7 @@ def test_the_way_to_both_tables(corpus: Path, tmp_path: Path) -> None:
             assert len(scores[0].utterances) == len(read_text(data / name / "text"))
 
 
+@pytest.mark.slow
 def test_without_kaldi_words_are_aligned_and_both_graphs_made(checkout: Checkout) -> None:
     """The calls of stage 2; in the graph of phones, too, there may be pauses."""
     recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"

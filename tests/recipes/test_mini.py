@@ -66,6 +66,7 @@ def test_phonemes_come_with_their_samples(
     assert min(hiss) > 2 * max(vowel)
 
 
+@pytest.mark.slow
 def test_every_sentence_of_every_set_has_known_phones(
     recipe: Callable[[str], ModuleType], synthesiser: Any
 ) -> None:

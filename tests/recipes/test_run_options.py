@@ -97,6 +97,7 @@ def test_mistakes_are_refused_in_one_line(
     assert not (checkout.folder / "exp").exists()
 
 
+@pytest.mark.slow
 def test_an_option_that_may_be_repeated_takes_several_values(checkout: Checkout) -> None:
     """As those of the verbs; `--NAME=VALUE` has one value."""
     words = ("--set", "train.epochs=1", "model.units=2", "--nj", "3", "--set=model.layers=4")
@@ -115,6 +116,7 @@ def test_an_option_that_may_be_repeated_takes_several_values(checkout: Checkout)
     assert "'model.units=2' is not an option" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_experiment_trains_each_of_its_systems_and_compares_them(checkout: Checkout) -> None:
     small = checkout.folder / "small.yaml"
     small.touch()
@@ -137,6 +139,7 @@ def test_an_experiment_trains_each_of_its_systems_and_compares_them(checkout: Ch
     assert checkout.calls("bayes-asr")[-1] == reported
 
 
+@pytest.mark.slow
 def test_hypotheses_of_an_experiment_reach_its_report(checkout: Checkout) -> None:
     file = checkout.folder / "conf/experiments/pair/hypotheses.txt"
     file.write_text("gated $(touch pwned) = gru < old = lstm\n")
@@ -151,6 +154,7 @@ def test_hypotheses_of_an_experiment_reach_its_report(checkout: Checkout) -> Non
     assert "line 1: the experiment has no system gruu; did you mean gru?" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--out", "--stage", "--recipe", "--config", "--$(touch x)"])
 def test_nothing_on_the_command_line_is_executed(checkout: Checkout, option: str) -> None:
     for value in ("$(touch pwned)", "`touch pwned`", "a[$(touch pwned)]", "x;touch pwned"):
@@ -159,6 +163,7 @@ def test_nothing_on_the_command_line_is_executed(checkout: Checkout, option: str
     assert not list(checkout.folder.rglob("x"))
 
 
+@pytest.mark.slow
 def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     (checkout.folder / "small size.yaml").touch()
     (checkout.folder / "li-gru.yaml").touch()
@@ -184,6 +189,7 @@ def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -222,6 +228,7 @@ def test_refusing_early_needs_the_standard_library_alone(checkout: Checkout) -> 
         assert done.stderr.count("\n") == (status > 0)
 
 
+@pytest.mark.slow
 def test_what_stages_will_lack_is_asked_before_any_training(checkout: Checkout) -> None:
     """Of every system of an experiment; a lack ends it before hours are spent."""
     options = ("./run.sh", "--recipe", "made", "--experiment", "pair", "--set=train.epochs=3")

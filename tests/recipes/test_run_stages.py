@@ -14,6 +14,7 @@ from tests.support.places import ROOT
 from tests.support.script_stubs import Checkout, executable
 
 
+@pytest.mark.slow
 def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
     numbers = ("--nj", "3", "--nproc", "2", "--dim", "50")
     done = checkout.run("./run.sh", "--recipe", "made", *numbers)
@@ -46,6 +47,7 @@ SHORTER = ("--features", "mfcc")
 GMM = ("./run.sh", "--recipe", "gmm", "--corpus", ".", "--nj", "2", "--stop-stage", "3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["KALDI_ROOT", "path.sh", "here before"])
 def test_stages_1_and_2_are_kaldis_where_there_is_kaldi(checkout: Checkout, how: str) -> None:
     out = checkout.folder / "exp/gmm"
@@ -67,6 +69,7 @@ def test_stages_1_and_2_are_kaldis_where_there_is_kaldi(checkout: Checkout, how:
     assert checkout.calls("bayes-asr")[0][:2] == ["train", str(recipe / "config.yaml")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stages", "parts"),
     [
@@ -95,6 +98,7 @@ def test_stages_1_and_2_are_our_gmms_where_there_is_no_kaldi(
     assert trained == expected, "and the network is that of fMLLR features"
 
 
+@pytest.mark.slow
 def test_our_gmms_keep_to_the_limit_of_the_configuration(checkout: Checkout) -> None:
     (checkout.folder / "recipes/gmm/without_kaldi.sh").touch()
     done = checkout.run(*GMM, "--set", "data.max_skipped=0.2", KALDI_ROOT="")
@@ -104,6 +108,7 @@ def test_our_gmms_keep_to_the_limit_of_the_configuration(checkout: Checkout) -> 
     assert all(call[call.index("--max-skipped") + 1] == "0.2" for call in calls)
 
 
+@pytest.mark.slow
 def test_filter_banks_stand_beside_what_gmms_read(checkout: Checkout) -> None:
     """The names of the sets are the recipe's; what GMMs have of an utterance, it keeps."""
     recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"
@@ -129,6 +134,7 @@ def test_filter_banks_stand_beside_what_gmms_read(checkout: Checkout) -> None:
     assert f"{out}/data/eval has no wav.scp: filter banks are computed of sound" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kaldi", ["", "/kaldi"])
 def test_shorter_way_through_stages_1_and_2_is_the_recipes_own(
     checkout: Checkout, kaldi: str
@@ -149,6 +155,7 @@ def test_shorter_way_through_stages_1_and_2_is_the_recipes_own(
     assert not checkout.calls("kaldi_gmm.sh") + checkout.calls("gmm.sh")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sets", "oov", "sound"),
     [
@@ -198,6 +205,7 @@ def test_alignments_without_kaldi_or_marks_begin_with_equal_lengths(
     assert last[:4] == ["train", *configurations, f"--set=data.dir={out}"]
 
 
+@pytest.mark.slow
 def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
     """Files that came, also by a link to old ones; the results may lie inside the corpus."""
     corpus, old = checkout.folder / "corpus", checkout.folder / "old.wav"
@@ -223,6 +231,7 @@ def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
     assert not prepared()
 
 
+@pytest.mark.slow
 def test_files_of_a_recipe_are_those_of_the_nearest_folder(checkout: Checkout) -> None:
     """A changed script, its own or of a recipe that it builds on, has stage 0 run again."""
     gmm, small = checkout.folder / "recipes/gmm", checkout.folder / "recipes/small"
@@ -245,6 +254,7 @@ def test_files_of_a_recipe_are_those_of_the_nearest_folder(checkout: Checkout) -
     assert "prepare: complete" not in checkout.run(*command, KALDI_ROOT="").stdout
 
 
+@pytest.mark.slow
 def test_gmms_are_compared_before_the_networks_of_an_experiment(checkout: Checkout) -> None:
     command = ("./run.sh", "--recipe", "gmm", "--corpus", ".", "--experiment", "pair")
     out = checkout.folder / "exp/gmm"
@@ -255,6 +265,7 @@ def test_gmms_are_compared_before_the_networks_of_an_experiment(checkout: Checko
         assert checkout.calls("bayes-asr")[-1] == ["report", *compared]
 
 
+@pytest.mark.slow
 def test_folders_are_spelled_from_the_root_as_the_shell_does(checkout: Checkout) -> None:
     """A link stays one, so that the same command finds its stages complete."""
     (checkout.folder / "link").symlink_to(".")
@@ -265,6 +276,7 @@ def test_folders_are_spelled_from_the_root_as_the_shell_does(checkout: Checkout)
     assert call[1:] == ["--out", f"{checkout.folder}/link/./a/"]
 
 
+@pytest.mark.slow
 def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkout) -> None:
     done = checkout.run("./run.sh", "--recipe", "made", FAILING="decode")
     log = checkout.folder / "exp/made/made/seed1/log/decode_dev.log"
@@ -275,6 +287,7 @@ def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkou
     assert called == ["train", "forward", "forward", "decode"]
 
 
+@pytest.mark.slow
 def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -> None:
     """The stub asks run.sh to end, as a queue does, and saves before it ends itself."""
     executable(
@@ -289,6 +302,7 @@ def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -
     assert "Stage 3 (train) was interrupted (status 143); the same command goes on" in done.stderr
 
 
+@pytest.mark.slow
 def test_stage_inside_a_stage_fails_once(checkout: Checkout) -> None:
     """The user has run.sh, so stages and options are spoken of as it has them."""
     inner = (
@@ -328,6 +342,7 @@ def test_end_tells_the_times_and_what_comes_next(checkout: Checkout) -> None:
     assert "transcribe" not in checkout.run(*GMM[:-2], KALDI_ROOT="/kaldi").stderr
 
 
+@pytest.mark.slow
 def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> None:
     """All of it is newer then, and named otherwise; in the folder itself, times count."""
     command = ("./run.sh", "--recipe", "made", "--stage", "4", "--stop-stage", "6", "--out")
@@ -351,6 +366,7 @@ def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> Non
     assert stages("exp/made") == 0, "a file may stand for others that were made with it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "1\n"])
 def test_stage_is_repeated_where_its_check_sums_are_not_whole(
     checkout: Checkout, content: str
@@ -368,6 +384,7 @@ def test_stage_is_repeated_where_its_check_sums_are_not_whole(
     assert checkout.run(*command).stdout.count(": complete\n") == 1
 
 
+@pytest.mark.slow
 def test_bars_go_to_the_terminal_of_the_script(checkout: Checkout) -> None:
     """Through tee there is none; where the script has none, neither has the command."""
     executable(
@@ -393,6 +410,7 @@ def test_bars_go_to_the_terminal_of_the_script(checkout: Checkout) -> None:
         os.close(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_signal_to_all_processes_lets_the_stage_save(
     checkout: Checkout, number: signal.Signals, status: int

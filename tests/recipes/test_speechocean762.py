@@ -97,6 +97,7 @@ def test_words_of_test_alone_cannot_be_recognised(
         assert {word for ngram in model.log_prob for word in ngram} == {"<s>", "</s>", *known}
 
 
+@pytest.mark.slow
 def test_the_way_to_all_tables(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,6 +224,7 @@ def test_the_published_corpus(
     assert "15967 words, 1011 (6.3%) of them not in train" in said
 
 
+@pytest.mark.slow
 def test_the_experts_are_asked_behind_the_errors(checkout: Checkout) -> None:
     """The steps of further.sh, where the clone has scores and the recipe is that of words."""
     recipe, out = checkout.folder / "recipes/gmm", checkout.folder / "exp/gmm"

@@ -93,6 +93,7 @@ def test_dev_loss_and_error_are_means_over_utterances(corpus: Path, run: Path) -
     assert history_of(run)[-1]["train_loss"] < history_of(run)[0]["train_loss"]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_bit_for_bit(corpus: Path, run: Path, tmp_path: Path) -> None:
     config = classes_of(corpus, "train.epochs=3", "train.noise=0.2", "train.save_minutes=0")
     stop: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
@@ -119,6 +120,7 @@ def test_an_utterance_is_classified_alike_in_any_company(corpus: Path, run: Path
         torch.testing.assert_close(network.compute_prepared([matrix])[0], found, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_classify_writes_posteriors_decisions_weights_and_scores(
     corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +159,7 @@ def test_classify_with_out_writes_below_it_alone(run: Path, tmp_path: Path) -> N
     assert (tmp_path / "out" / "score_dev.json").is_file()
 
 
+@pytest.mark.slow
 def test_folders_without_classes_are_classified_too(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

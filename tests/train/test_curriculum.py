@@ -63,6 +63,7 @@ def test_each_epoch_has_every_frame_in_sequences_of_its_length(
     assert dev == sorted(open_set(config_of(small_corpus), "dev").lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [2, 4, 9, 14])
 def test_it_is_resumed_bit_for_bit(
     batch: int, passes: dict[str, Any], small_corpus: Path, tmp_path: Path
@@ -126,6 +127,7 @@ def test_company_changes_no_piece(passes: dict[str, Any], small_corpus: Path) ->
         np.testing.assert_array_equal(one, other.numpy())
 
 
+@pytest.mark.slow
 def test_pieces_and_masks_of_streams_at_other_rates(tmp_path: Path) -> None:
     """Pieces are those of the frames that each stream has at the rate of the first."""
     rate = "streams.pitch.subsampling=3"

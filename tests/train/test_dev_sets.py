@@ -35,6 +35,7 @@ def corpus(tmp_path: Path) -> Path:
     return divide(write_corpus(tmp_path / "corpus"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["newbob", "cosine"])
 def test_a_run_is_that_of_both_sets_as_one(schedule: str, corpus: Path, tmp_path: Path) -> None:
     options = (f"train.schedule={schedule}", "train.epochs=4")

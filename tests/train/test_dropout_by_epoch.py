@@ -93,6 +93,7 @@ def test_each_epoch_drops_as_it_says(whole: dict[str, Any]) -> None:
     assert (first["dropout"], second["dropout"], second["input_dropout"]) == (0.1, 0.4, 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [5, 9, 13])
 def test_it_is_resumed_bit_for_bit(
     batch: int, whole: dict[str, Any], small_corpus: Path, tmp_path: Path

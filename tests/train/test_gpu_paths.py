@@ -211,6 +211,7 @@ def test_a_path_that_is_asked_for_is_not_measured(clock: Clock) -> None:
     assert choose(model, clock, recorded=dict(found or {}))["path"] == "fast"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_path_on_the_same_card_alone(clock: Clock, messages: Any) -> None:
     model = small_model()
     measured = choose(model, clock)
@@ -238,6 +239,7 @@ def test_a_path_reaches_all_recurrences() -> None:
     assert [layer.path for layer in model.layers] == ["graph", "graph"]
 
 
+@pytest.mark.slow
 def test_a_training_takes_a_path_keeps_it_and_learns_the_same(
     clock: Clock,
     small_corpus: Path,

@@ -60,6 +60,7 @@ def test_norms_are_those_of_the_derivation(run: Path, gain: float) -> None:
     np.testing.assert_allclose(reach.log_norms, np.mean(logs, 0), rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_every_layer_and_unit_has_a_reach(
     small_run: Path, small_corpus: Path, tmp_path: Path
 ) -> None:

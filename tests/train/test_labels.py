@@ -130,6 +130,7 @@ def test_priors_and_the_decoded_head_are_those_of_the_first_target(
     np.testing.assert_allclose(network.log_priors, np.log(counts / counts.sum()), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_run_of_several_label_sets_goes_on_bit_for_bit(corpus: Path, tmp_path: Path) -> None:
     config = config_of(corpus, *LABELS, "train.save_minutes=0", "train.tempo=0.1")
     train(config, tmp_path / "whole")

@@ -232,6 +232,7 @@ def undisturbed_layers(
     return run, states(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [2, BATCHES + 2, BATCHES + 4, 2 * BATCHES + 4])
 def test_run_with_layers_apart_is_resumed_bit_for_bit(
     batch: int,

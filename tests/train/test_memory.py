@@ -24,6 +24,7 @@ def is_one_line(said: str, *parts: str) -> bool:
     return "Traceback" not in said and all(part in last for part in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["reading", "computing"])
 def test_lack_of_memory_names_the_batch_and_the_run_goes_on(
     where: str,

@@ -102,6 +102,7 @@ def test_batch_that_only_poisons_running_statistics_is_skipped(
     assert all(value.isfinite().all() for value in model.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [2, 5, 8, 9])
 def test_run_that_skips_and_goes_back_is_resumed_bit_for_bit(
     batch: int, small_corpus: Path, tmp_path: Path

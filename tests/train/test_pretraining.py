@@ -78,6 +78,7 @@ def test_activations_may_be_trained_from_the_first_layer_on(
     assert not torch.equal(learnt(tmp_path / "pretrain" / "1")[f"layers.0.{ETA}"], torch.ones(1, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [2, BATCHES + 4, 2 * BATCHES + 6])
 def test_a_run_that_was_killed_anywhere_is_the_one_that_was_not(
     batch: int, grown: Path, small_corpus: Path, tmp_path: Path

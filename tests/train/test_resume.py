@@ -36,6 +36,7 @@ from tests.support.training_runs import (
 )
 
 
+@pytest.mark.slow
 def test_bfloat16_learns_in_single_precision_weights_and_resumes_bit_for_bit(
     small_corpus: Path,
     undisturbed: dict[str, Any],
@@ -118,6 +119,7 @@ def test_history_ends_where_the_run_goes_on(
     assert read_status(run).epoch == 3
 
 
+@pytest.mark.slow
 def test_run_whose_checkpoints_hold_the_whole_history_goes_on(
     small_corpus: Path, tmp_path: Path
 ) -> None:
@@ -152,6 +154,7 @@ def write_as_version_0_1(run: Path) -> None:
         torch.save(content | {"frontend": front_end["sound"], "format": 1}, path)
 
 
+@pytest.mark.slow
 def test_run_of_version_0_1_goes_on_and_is_read(small_corpus: Path, tmp_path: Path) -> None:
     cmvn = ("features.cmvn=mean", "features.deltas=1", "features.left_context=1")
     options = (*OPTIONS[1:], *cmvn, "model.layers=2", "model.input_dropout=0.2")

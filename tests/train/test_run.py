@@ -426,6 +426,7 @@ def test_dev_loss_weighs_frames_and_not_batches(small_corpus: Path) -> None:
     np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["float32", "float16"])
 def test_features_held_in_memory_are_read_once(
     keep: str, small_corpus: Path, undisturbed: dict[str, Any], tmp_path: Path

@@ -81,6 +81,7 @@ def undisturbed(
     return learn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["mmi", "bmmi", "mpe", "smbr"])
 def test_a_run_goes_on_by_the_command_line(
     criterion: str, small_run: Path, lattices: Path, tmp_path: Path
@@ -115,6 +116,7 @@ def test_the_control_goes_on_with_cross_entropy(small_run: Path, tmp_path: Path)
     assert history_of(run)[0]["train_loss"] < history_of(small_run)[0]["train_loss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["smbr", "lfmmi"])
 def test_the_best_epoch_has_the_lowest_loss(
     criterion: str, configure: Callable[..., Config], tmp_path: Path
@@ -131,6 +133,7 @@ def test_the_best_epoch_has_the_lowest_loss(
     assert all(torch.equal(value, found[name]) for name, value in wanted.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["smbr", "lfmmi"])
 @pytest.mark.parametrize("batch", [1, 2, BATCHES + 1, BATCHES + 3])
 def test_killed_run_is_bit_for_bit_the_run_that_was_not(
@@ -238,6 +241,7 @@ def test_a_run_goes_on_with_the_options_of_its_decoding(
     assert "train.sequence.acoustic_scale is 0.1 in this run, but 0.3 now" in said
 
 
+@pytest.mark.slow
 def test_a_run_stands_for_what_holds_at_its_end(small_corpus: Path, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     by_epoch = ("train.batch_sequences={1: 2, 2: 3}", "train.pretrain.epochs=1", "model.layers=2")

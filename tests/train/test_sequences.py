@@ -93,6 +93,7 @@ def run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_the_vocabulary_is_that_of_train_and_travels(corpus: Path, run: Path) -> None:
     network = read_network(run)
     assert network.classes == (ENDS, "ab", "ba", "c")
@@ -142,6 +143,7 @@ def test_it_learns(run: Path) -> None:
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_bit_for_bit(corpus: Path, run: Path, tmp_path: Path) -> None:
     config = sequences_of(corpus, *OPTIONS, "train.save_minutes=0")
     stop: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
@@ -198,6 +200,7 @@ def test_a_decoder_without_vocabulary_is_refused(run: Path, tmp_path: Path) -> N
         read_network(other)
 
 
+@pytest.mark.slow
 def test_generate_writes_what_score_counts(
     corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -301,6 +304,7 @@ def test_settings_that_make_no_sense_are_refused(settings: list[str], message: s
         task_of(load([], [*SEQUENCES, *settings]))
 
 
+@pytest.mark.slow
 def test_verbs_of_frames_refuse_it_and_generate_refuses_others(
     corpus: Path, run: Path, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def test_signal_saves_and_the_same_command_goes_on(
     assert not (tmp_path / "unfinished.pt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "expected"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGHUP", 129)])
 def test_exit_status_tells_the_signal(
     name: str,

@@ -35,6 +35,7 @@ def adapted(run: Path, small_corpus: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_step_goes_down_the_loss_of_the_speaker_alone(run: Path) -> None:
     """The first step of Adam is as long as the rate, against the sign of the gradient."""
     network, config = read_network(run), load([run / "config.yaml"])

@@ -210,6 +210,7 @@ def test_description_says_what_each_layer_reads_and_hands_on() -> None:
     assert said[4] == "last: mlp, most (6) -> 6, residual, 48 parameters, read by pdfs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [TDNN, CNN, STRIDED], ids=["tdnn", "cnn", "strided"])
 def test_stack_learns_and_is_resumed_bit_for_bit(
     layers: list[dict[str, Any]], small_corpus: Path, tmp_path: Path

@@ -121,6 +121,7 @@ def test_streams_of_other_rates_go_with_the_frames_of_the_first(
             np.testing.assert_array_equal(found, at_frames(rate, prepared, frames))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [3, -2, "utterance"])
 def test_a_run_at_another_rate_goes_on_bit_for_bit(rate: int | str, tmp_path: Path) -> None:
     corpus = write_both(tmp_path / "corpus", rate)

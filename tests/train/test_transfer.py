@@ -105,6 +105,7 @@ def test_statistics_of_the_features_are_those_of_the_data_or_of_the_run(
     assert not torch.equal(means["data"], old)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, BATCHES + 2])
 def test_it_is_resumed_bit_for_bit_without_the_other_run(
     batch: int, old_run: Path, small_corpus: Path, tmp_path: Path

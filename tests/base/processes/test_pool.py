@@ -16,6 +16,7 @@ def say_threads(utt: str, item: int) -> tuple[str, int, str]:
     return utt, item, os.environ.get(THREADS, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "due"), [(None, "2"), ("7", "7")])
 def test_workers_share_the_processors_unless_told_otherwise(
     given: str | None, due: str, monkeypatch: pytest.MonkeyPatch
@@ -30,6 +31,7 @@ def test_workers_share_the_processors_unless_told_otherwise(
     assert os.environ.get(THREADS) == given
 
 
+@pytest.mark.slow
 def test_processes_of_an_open_pool_serve_many_calls() -> None:
     with open_pool(2) as way:
         first = set(way(say_process, [(str(n), n) for n in range(6)]))

@@ -16,6 +16,7 @@ lengths_of = st.dictionaries(st.text("abc", min_size=1), st.integers(1, 100), ma
 budgets = st.fixed_dictionaries({"sequences": st.integers(1, 6), "frames": st.integers(1, 300)})
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(lengths_of, budgets, st.integers(0, 3), st.integers(1, 3))
 def test_every_utterance_is_in_one_batch_within_the_budget(

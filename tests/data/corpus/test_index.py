@@ -76,6 +76,7 @@ def kept(root: Path, name: str) -> Path:
 # --- the archive
 
 
+@pytest.mark.slow
 @given(st.dictionaries(words, vectors))
 def test_stored_vectors_are_those_that_were_written_and_that_others_read(
     tmp_path_factory: pytest.TempPathFactory, items: dict[str, np.ndarray]
@@ -118,6 +119,7 @@ def test_stored_alignments_are_those_in_memory(corpus: Path, tmp_path: Path) -> 
 # --- the second training on the same data
 
 
+@pytest.mark.slow
 def test_second_training_reads_nothing_to_start_and_learns_the_same(
     corpus: Path, tmp_path: Path, surveys: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +188,7 @@ def test_what_changed_is_read_again_and_said(
     assert named in messages()
 
 
+@pytest.mark.slow
 def test_other_preparation_has_an_index_of_its_own(
     corpus: Path, tmp_path: Path, surveys: list[str]
 ) -> None:
@@ -309,6 +312,7 @@ def test_damaged_index_is_made_again(
     assert_same(states(tmp_path / "second"), states(tmp_path / "first"))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_file_of_the_index_with_any_other_byte_is_made_again(

@@ -1,12 +1,14 @@
 """Pieces of long utterances: every frame once, none longer than allowed."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bayes_asr.data.corpus.batches import cut_pieces, find_piece
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True), st.integers(1, 400)),
     st.integers(1, 120),

@@ -47,6 +47,7 @@ def corpus(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dev", ["exp/ali_dev", "[]"], ids=["dev", "held out"])
 @pytest.mark.parametrize("cmvn", ["none", "mean-variance"])
 def test_several_sets_train_as_the_merged_one_does(

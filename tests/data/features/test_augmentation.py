@@ -50,6 +50,7 @@ def test_masks_are_unions_of_spans_and_all_else_stays(
         assert hidden_bands.tobytes() in unions_of_spans(BANDS, of_frequency, 3)
 
 
+@pytest.mark.slow
 def test_widths_and_places_are_uniform() -> None:
     """Of one span of 0 to 3 of 4 frames: each width in a quarter, each place of it equally."""
     masks = Masks(1, 3, 1.0, 0, 0)

@@ -338,6 +338,7 @@ def test_what_cannot_be_read_is_explained(
     assert str(caught.value).startswith(f"{path}: ")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_damage_never_crashes_and_never_shortens(
@@ -362,6 +363,7 @@ def test_damage_never_crashes_and_never_shortens(
         assert changes or cut == len(content)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_lossless_formats_give_every_sample(
@@ -390,6 +392,7 @@ def test_lossy_formats_give_the_tone(
     assert 10 * np.log10((TONE**2).mean() / (noise**2).mean()) > 20
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_truncated_file_of_any_format_is_refused(

@@ -59,6 +59,7 @@ def every_path(
                 yield weight, labels
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.sampled_from(["ab", "b", "aa"]), min_size=1, max_size=2),

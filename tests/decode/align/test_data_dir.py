@@ -42,6 +42,7 @@ def run(corpus: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_a_network_starts_from_nothing_and_finds_the_phones(corpus: Path, run: Path) -> None:
     """The network moves the boundaries to where the sound changes."""
     first, out = Alignments(corpus / "exp" / "ali"), corpus / "exp" / "ali2"
@@ -60,6 +61,7 @@ def test_a_network_starts_from_nothing_and_finds_the_phones(corpus: Path, run: P
     assert right["second"] > 0.75 * total
 
 
+@pytest.mark.slow
 def test_the_summary_counts(corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, data = corpus / "elsewhere", corpus / "data" / "dev"
     given = [f"--data={data}", f"--lang={corpus / 'dict'}", f"--out={out}", "--json", "--nj=2"]
@@ -209,6 +211,7 @@ def test_a_first_alignment_reads_pipes_on_request(corpus: Path, tmp_path: Path) 
     assert len(Alignments(out)) == 4
 
 
+@pytest.mark.slow
 def test_ctms_and_textgrids_have_the_frames_of_the_alignment(
     corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

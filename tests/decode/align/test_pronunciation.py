@@ -25,6 +25,7 @@ def scored(corpus: Path, run: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_it_is_kaldis_formula_on_the_runs_alignment(corpus: Path, run: Path, scored: Path) -> None:
     lang = f"--lang={corpus / 'dict'}"
     assert main(["align", str(run), "--on=dev", lang, f"--out={corpus / 'dev_ali'}"]) == 0
@@ -68,6 +69,7 @@ def test_words_and_utterances_have_the_means_of_their_phones(corpus: Path, score
         )
 
 
+@pytest.mark.slow
 def test_a_wrong_word_has_the_lowest_goodness(
     corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -150,6 +150,7 @@ def assert_exact(words: Sequence[str], loglikes: np.ndarray, speech: Pronouncer)
     assert all(phones_of(tids[a:b], speech) in ([], [speech.silence]) for a, b in [*gaps][::2])
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.sampled_from(["ab", "b", "aa"]), max_size=3),

@@ -64,6 +64,7 @@ def priors(run: Path) -> np.ndarray:
     return np.exp(checkpoint.read(run / "best.pt")["log_priors"].numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [(), (3.0, 1.0)])
 @pytest.mark.parametrize("average", ["posteriors", "log-posteriors"])
 def test_an_average_is_that_of_its_networks(
@@ -99,6 +100,7 @@ def test_load_gives_what_forward_writes(corpus: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(computed.numpy(), found[utt], rtol=0, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_company_changes_nothing(corpus: Path, tmp_path: Path) -> None:
     """One utterance alone, with the statistics of its speaker."""
     assert combine(corpus, tmp_path / "avg") == 0
@@ -129,6 +131,7 @@ def test_a_pdf_without_a_count_stays_impossible(average: str, corpus: Path, tmp_
         assert (np.delete(matrix, 3, 1) > -100).all()
 
 
+@pytest.mark.slow
 def test_an_average_is_decoded_scored_and_reported_as_a_run(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +171,7 @@ def test_no_frames_are_refused(corpus: Path) -> None:
         network(np.empty((0, width), np.float32))
 
 
+@pytest.mark.slow
 def test_runs_may_move_with_their_average(corpus: Path, tmp_path: Path) -> None:
     first = tmp_path / "first"
     for run in "ab":
@@ -179,6 +183,7 @@ def test_runs_may_move_with_their_average(corpus: Path, tmp_path: Path) -> None:
     assert all(np.array_equal(found[utt], matrix) for utt, matrix in expected.items())
 
 
+@pytest.mark.slow
 def test_another_head_is_decoded_with_its_own_graph(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_layer_is_what_its_weights_give(
     assert_close(read(tmp_path / "feats.scp"), by_hand(run, number), 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("head", "number"), [("pdfs", 0), ("monophones", 1)])
 @pytest.mark.parametrize(
     ("kind", "file"),
@@ -133,6 +134,7 @@ def forwards_only(corpus: Path) -> Path:
     return train(corpus, corpus / "forwards", "model.layers=2", "model.bidirectional=false")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [{"layer": "layer1"}, {"head": "monophones"}])
 def test_company_and_chunks_change_nothing(
     asked: dict[str, Any], forwards_only: Path, tmp_path: Path
@@ -179,6 +181,7 @@ def test_nothing_is_written_where_an_utterance_fails(
 # --- cascades
 
 
+@pytest.mark.slow
 def test_a_network_is_trained_on_what_another_gives(
     run: Path, corpus: Path, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def assert_close(found: Matrices, expected: Matrices, atol: float = 1e-5) -> Non
         np.testing.assert_allclose(found[utt], matrix, rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["voice", "slow", "alone", "both"])
 def test_a_layer_is_that_of_the_whole_network(name: str, corpus: Path, tmp_path: Path) -> None:
     """At every frame, behind a stride too; also by the files of --data, and in Python."""
@@ -125,6 +126,7 @@ def test_what_reads_no_later_frames_is_computed_in_chunks(corpus: Path, tmp_path
     assert_close(chunks, whole)
 
 
+@pytest.mark.slow
 def test_an_average_of_networks_of_other_streams(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def forwarded(run: Path, out: Path, *arguments: str) -> dict[str, np.ndarray]:
     return loglikes_of(out)
 
 
+@pytest.mark.slow
 def test_a_set_is_computed_as_one_stream_of_both(corpus: Path, tmp_path: Path) -> None:
     one = write_side_by_side(tmp_path / "corpus")
     train(config_of(one), tmp_path / "one")
@@ -74,6 +75,7 @@ def test_a_set_is_computed_as_one_stream_of_both(corpus: Path, tmp_path: Path) -
             np.testing.assert_array_equal(found[utt], loglikes)
 
 
+@pytest.mark.slow
 def test_directories_chunks_shards_and_python_give_the_same(
     corpus: Path, run: Path, tmp_path: Path
 ) -> None:

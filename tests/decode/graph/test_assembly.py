@@ -113,6 +113,7 @@ def compile_here(lexicon: Fst, said: Sequence[int], model: TransitionModel, tree
     return assemble(*expand_context(acceptor, tree), Hmms(model, tree))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.sampled_from(["ab", "a", "b", "pause"]), min_size=1, max_size=4),

@@ -65,6 +65,7 @@ def test_every_history_sums_to_one(
         assert sum(math.exp(model.score(word, history)) for word in words) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arpa"), [("text", "lm.arpa"), ("text_words", "lm_words.arpa.gz")]
 )

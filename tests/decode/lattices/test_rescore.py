@@ -39,6 +39,7 @@ def run(*arguments: object) -> None:
     rescore.run(parser.parse_args([str(argument) for argument in arguments]))
 
 
+@pytest.mark.slow
 def test_lattices_of_a_job_that_are_missing_are_named(
     golden: Golden, decoded: Path, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_lattices_of_a_job_that_are_missing_are_named(
     assert (tmp_path / "out/words.lmwt1.wip0.0.txt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nj", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_files_are_kaldis(golden: Golden, decoded: Path, nj: int, tmp_path: Path) -> None:
     (ctm,) = golden.folder.glob("a.ctm.lmwt*")

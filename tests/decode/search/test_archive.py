@@ -107,6 +107,7 @@ def test_partial_words_are_counted_and_named(graph: Path, caplog: pytest.LogCapt
     assert read_text(graph.parent / "out" / "words.txt") == {"short": ["yes"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nj", [1, 2])
 def test_bad_utterance_is_named_and_the_others_are_decoded(graph: Path, nj: int) -> None:
     bad = loglikes(4)
@@ -176,6 +177,7 @@ def test_word_that_has_no_symbol_is_named(graph: Path) -> None:
         decode(graph, {"u": loglikes(3)})
 
 
+@pytest.mark.slow
 def test_death_of_a_worker_names_the_utterance(
     graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +196,7 @@ def be_killed(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_workers_import_nothing_of_the_working_directory(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

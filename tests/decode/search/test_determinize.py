@@ -59,6 +59,7 @@ def test_cheapest_path_of_each_word_sequence_is_kept(form, seed: int) -> None:
     assert any(tids == cheapest[words][1] for words, tids, *_ in found)
 
 
+@pytest.mark.slow
 @needs_native
 @settings(deadline=None, max_examples=100)
 @given(

@@ -37,6 +37,7 @@ def decoded(golden: Golden) -> list[DecodeResult]:
     return [decode_utterance(network, u, m, options, engine) for u, m in golden.matrices()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINE_NAMES)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_words_and_costs_are_kaldis(golden: Golden, setting: str, engine: str) -> None:
@@ -58,6 +59,7 @@ def test_words_and_costs_are_kaldis(golden: Golden, setting: str, engine: str) -
     assert seen == list(words)[::fraction]
 
 
+@pytest.mark.slow
 def test_sweep_is_within_two_errors_of_kaldis(
     golden: Golden, decoded: list[DecodeResult], record_property: Callable[[str, object], None]
 ) -> None:
@@ -90,6 +92,7 @@ def test_best_ten_are_kaldis(golden: Golden, decoded: list[DecodeResult]) -> Non
     assert ours == expected
 
 
+@pytest.mark.slow
 def test_least_risk_is_kaldis(golden: Golden, decoded: list[DecodeResult]) -> None:
     (path,) = golden.folder.glob("a.mbr.lmwt*")
     lmwt = path.name[len("a.mbr.lmwt") :]
@@ -102,6 +105,7 @@ def test_least_risk_is_kaldis(golden: Golden, decoded: list[DecodeResult]) -> No
         assert found.risk == pytest.approx(risks[result.utt], rel=1e-4, abs=1e-4), result.utt
 
 
+@pytest.mark.slow
 def test_times_and_confidences_are_kaldis(golden: Golden, decoded: list[DecodeResult]) -> None:
     """Where a word may stand in two places at equal cost, rounding decides: a few may differ."""
     (path,) = golden.folder.glob("a.ctm.lmwt*")
@@ -118,6 +122,7 @@ def test_times_and_confidences_are_kaldis(golden: Golden, decoded: list[DecodeRe
     assert apart.mean() < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nj", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_archive_is_written_as_kaldi_writes_it(golden: Golden, nj: int, tmp_path: Path) -> None:
     lmwts = sorted(

@@ -105,6 +105,7 @@ def test_lattice_holds_exactly_the_arcs_within_its_beam(find, seed: int, beam: f
     assert arc_rows(pruned, slice(None)) == arc_rows(everything, excess <= beam)
 
 
+@pytest.mark.slow
 @needs_native
 @settings(deadline=None, max_examples=60)
 @given(
@@ -147,6 +148,7 @@ def dead_end(network: DecodingGraph) -> DecodingGraph:
     return replace(network, final=np.full(network.num_states, np.inf, np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numpy", pytest.param("native", marks=needs_native)])
 def test_partial_paths_only_if_allowed(engine: str) -> None:
     network, loglikes = dead_end(random_network(1)), random_loglikes(1, 20)

@@ -17,6 +17,7 @@ from tests.support.decode_cases import assert_same_arrays, random_network
 usable = [name for name in ENGINES if name == "numpy" or compiled.LIBRARY.usable]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
@@ -59,6 +60,7 @@ def test_pieces_give_what_the_whole_gives(
             assert words[words > 0].tolist()[: len(settled)] == settled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", usable)
 def test_what_is_settled_is_what_no_later_frame_can_change(name: str) -> None:
     """Against brute force: the words that the best paths of many continuations have in common."""

@@ -86,6 +86,7 @@ def test_json_is_the_entries_of_the_files(run: Path, capsys: pytest.CaptureFixtu
     assert entries[2:4] == json.loads((run / "score_test.json").read_text())
 
 
+@pytest.mark.slow
 def test_set_that_is_not_decoded_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "decode_test").rename(run / "elsewhere")
     run_score(run)

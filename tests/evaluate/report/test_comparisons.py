@@ -19,6 +19,7 @@ from bayes_asr.evaluate.score.comparison import compare
 from tests.support.report_runs import KEY, make_run, read_page, run_report
 
 
+@pytest.mark.slow
 def test_differences_are_those_of_the_scores(systems: list[ReportedSystem]) -> None:
     best = find_best_on_dev(systems, "strict")
     assert best.name == "li & <bru>"
@@ -38,6 +39,7 @@ def test_differences_are_those_of_the_scores(systems: list[ReportedSystem]) -> N
     assert shown == ("< 0.0001" if expected < 1e-4 else f"{expected:.4f}")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_systems_on_other_utterances_are_not_compared(out: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "other", 0.5)
@@ -60,6 +62,7 @@ def locate(out: Path, words: Sequence[str]) -> list[str]:
     return [re.sub(r"(?<!-)\b(li.*|gru|lstm)$", rf"{out}/\1", word) for word in words]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_hypotheses_are_tested_as_compare_does_it(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -85,6 +88,7 @@ def test_hypotheses_are_tested_as_compare_does_it(
     assert printed.splitlines()[-7].startswith("system"), "the table is last"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_hypotheses_are_adjusted_for_their_number(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -102,6 +106,7 @@ def test_hypotheses_are_adjusted_for_their_number(
         assert last[2] == pytest.approx(max(last[0], 2 * first[0]), rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_hypotheses_that_cannot_be_tested_are_named(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -136,6 +141,7 @@ def test_differences_have_power_and_the_spread_over_seeds(systems: list[Reported
         assert row["95 % over seeds too"] == "–", "one of them has a single seed"
 
 
+@pytest.mark.slow
 def test_report_and_compare_agree(
     out: Path, systems: list[ReportedSystem], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,7 @@ def boxes(figure: Figure, texts: list[Text]) -> list[Bbox]:
     return [text.get_window_extent(canvas.get_renderer()) for text in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 3, 12])
 def test_labels_of_bars_do_not_overlap(twelve: list[ReportedSystem], number: int) -> None:
     figure = draw_bars(chart_systems(twelve[:number], KEY))
@@ -137,6 +138,7 @@ def test_classes_have_no_deletions_to_draw() -> None:
     assert chart_confusions(count_confusions(edits)).alt.startswith("2 tokens; 1 of 2 were")
 
 
+@pytest.mark.slow
 def test_names_of_a_matrix_of_phones_do_not_overlap() -> None:
     names = [f"p{i}" for i in range(40)]
     figure = draw_confusions(chart_confusions(pd.DataFrame(1, index=names, columns=names)), "title")

@@ -41,6 +41,7 @@ from tests.support.report_runs import (
 )
 
 
+@pytest.mark.slow
 def test_page_stands_alone(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_report(out, "--out", tmp_path)
     page = (tmp_path / "report.html").read_text()
@@ -60,6 +61,7 @@ def test_page_stands_alone(out: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert [line.split()[0] for line in last[:2]] == ["gru", "li"]
 
 
+@pytest.mark.slow
 def test_page_without_matplotlib(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +73,7 @@ def test_page_without_matplotlib(
     assert not (tmp_path / "figures").exists()
 
 
+@pytest.mark.slow
 def test_json_is_the_table(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_report(out, "--out", tmp_path, "--json")
     rows = json.loads(capsys.readouterr().out)
@@ -78,6 +81,7 @@ def test_json_is_the_table(out: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert rows[0].keys() == rows[5].keys() > {"rate", "LM weight", "dev %", "test 95 %"}
 
 
+@pytest.mark.slow
 def test_report_lies_beside_the_runs_and_may_be_repeated(out: Path) -> None:
     run_report(out / "gru")
     first = (out / "gru" / "report" / "report.html").read_bytes()
@@ -154,6 +158,7 @@ def test_conventions_are_told_apart_where_there_are_several(
     assert ("silences" in explain([ReportedSystem("one", [run])])) == told
 
 
+@pytest.mark.slow
 def test_conventions_that_count_alike_are_shown_once(out: Path, tmp_path: Path) -> None:
     """On the page; tables and files have all. One utterance that differs has them told apart."""
     runs = shutil.copytree(out, tmp_path / "runs")
@@ -185,6 +190,7 @@ def test_page_suits_a_phone_and_the_dark(out: Path, tmp_path: Path) -> None:
     assert "prefers-color-scheme: dark" in "".join(page.texts["style"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_labels_of_charts_tell_their_numbers(
     out: Path, tmp_path: Path, systems: list[ReportedSystem]
@@ -204,6 +210,7 @@ def test_labels_of_charts_tell_their_numbers(
         assert any(said in label for label in labels)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_curves_are_of_what_each_training_was_judged_by(out: Path, tmp_path: Path) -> None:
     settings = {
@@ -230,6 +237,7 @@ def test_curves_are_of_what_each_training_was_judged_by(out: Path, tmp_path: Pat
     assert text.count("dev frame error") == 3  # once for the reader, twice for charts' labels
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_rates_have_their_names_where_a_phone_shows_no_heading(out: Path, tmp_path: Path) -> None:
     """Each cell of the results has the name of its column; rates of test stand before others."""
@@ -280,6 +288,7 @@ def test_mixtures_have_no_keys_of_a_network(out: Path, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_report_has_mixtures_beside_networks(out: Path, tmp_path: Path) -> None:
     """Their row has parameters and features; curves are those of networks."""
     make_mixtures(tmp_path / "gmm" / "mono")
@@ -334,6 +343,7 @@ def make_score_run(rate: float) -> Run:
     return Run(Path("run"), {KEY: make_score(1, rate, "test", "strict")}, [], None, {}, {})
 
 
+@pytest.mark.slow
 def test_dollars_backslashes_and_controls_in_names_are_text(tmp_path: Path) -> None:
     """matplotlib would take `$x$` for a formula, and fail at `$\\x$`."""
     out = pages_of(tmp_path, **{"$\\x$": "<script>alert(1)</script>", "a$b\x1b[2J": "|\x07\x9b"})
@@ -344,6 +354,7 @@ def test_dollars_backslashes_and_controls_in_names_are_text(tmp_path: Path) -> N
     assert (out / "figures" / "bars_test_strict.svg").stat().st_size
 
 
+@pytest.mark.slow
 def test_words_with_dollars_are_drawn(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for path in run.glob("score_*.json"):
@@ -352,6 +363,7 @@ def test_words_with_dollars_are_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "figures" / "confusions_run_test_strict.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convention", ["../../escaped", "/absolute", "..", "a\x00b", "x" * 300])
 def test_names_of_score_files_stay_below_out(tmp_path: Path, convention: str) -> None:
     run = make_run(tmp_path / "deep" / "er" / "run")
@@ -380,6 +392,7 @@ def test_names_of_files_are_told_apart() -> None:
     assert all(len(name.encode()) < 120 for name in long)
 
 
+@pytest.mark.slow
 def test_sound_is_copied_beside_wrong_utterances_where_it_is_asked_for(
     out: Path, tmp_path: Path, messages: Callable[[], str]
 ) -> None:

@@ -172,6 +172,7 @@ def differences_of(a: list[Score], b: list[Score]) -> np.ndarray:
     return np.array([int(d * unit) for d in found])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
 @pytest.mark.parametrize("runs", [(1, 1), (2, 3)])
 def test_tests_of_groups_equal_scipy(
@@ -231,6 +232,7 @@ def test_mapsswe_of_a_group_of_equal_runs_is_that_of_one() -> None:
     )
 
 
+@pytest.mark.slow
 def test_pairs_are_pooled_and_adjusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = [(made(i, 0.26), made(10 + i, 0.3)) for i in range(3)]
     names = []

@@ -78,6 +78,7 @@ def test_test_that_judges_by_few_utterances_is_warned_of() -> None:
     assert "3 utterances are few" in comparison.sentence()
 
 
+@pytest.mark.slow
 def test_no_p_of_few_speakers_stands_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +105,7 @@ def test_no_p_of_few_speakers_stands_alone(
         assert "Student's t, speakers (few)" in text or "4 speakers (few)" in text
 
 
+@pytest.mark.slow
 def test_sessions_are_called_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = write_systems(tmp_path, 12, "session")
     assert read_scores(tmp_path / "a" / "score_test.json")[0].cluster == "session"
@@ -129,6 +131,7 @@ def test_statistics_of_sessions_are_those_of_speakers() -> None:
     assert speakers.replace("speaker", "session") == sessions
 
 
+@pytest.mark.slow
 def test_what_judges_several_pairs_is_adjusted_for_their_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,7 @@ def find(comparison: Comparison, title: str) -> tuple[float, float]:
     return test.p, test.two_sided
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["speaker", "utterance"])
 @pytest.mark.parametrize("alternative", SIDES)
 def test_tests_of_groups_equal_scipy_on_one_side_and_on_two(
@@ -83,6 +84,7 @@ def test_tests_of_groups_equal_scipy_on_one_side_and_on_two(
         assert exact == pytest.approx(signed, rel=0.3)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(drawn=st.integers(0, 99), speakers=st.integers(1, 12))
 def test_two_sides_are_twice_the_smaller_of_both(drawn: int, speakers: int) -> None:
@@ -140,6 +142,7 @@ def group(out: Path, *systems: str, name: str = "") -> list[str]:
     return [f"{name}={first}" if name else first, *others]
 
 
+@pytest.mark.slow
 def test_command_tests_groups(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--group", *group(out, "bru", "bru-log", name="log")]
     words += ["--against", *group(out, "rnn", "rnn-sigmoid", name="plain"), "--replicates=100"]
@@ -163,6 +166,7 @@ def test_command_tests_groups(out: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "two-sided  p (Holm)" not in capsys.readouterr().out, "p is that already"
 
 
+@pytest.mark.slow
 def test_several_hypotheses_are_adjusted(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words: list[str] = []
     for a, b in (("bru", "rnn"), ("bru-log", "rnn-sigmoid")):
@@ -179,6 +183,7 @@ def test_several_hypotheses_are_adjusted(out: Path, capsys: pytest.CaptureFixtur
     assert "At p < 0.025, two-sided" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_group_without_a_name_is_called_by_its_systems(
     out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,6 +217,7 @@ def test_incomplete_hypotheses_are_refused(words: list[str], message: str) -> No
         run_compare(*words)
 
 
+@pytest.mark.slow
 def test_system_that_is_scored_on_other_speech_is_named(out: Path) -> None:
     other = make_score(1, 0.3, "test", "strict", utterances=40, speakers=12)
     write_scores([other], out / "rnn/seed1/score_test.json")

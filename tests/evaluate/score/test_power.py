@@ -32,6 +32,7 @@ def test_student_shift_is_larger_and_tends_to_the_normal() -> None:
     assert find_shift(0.05, 0.8) < shifts[-1] < 1.002 * find_shift(0.05, 0.8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "number"), [("utterance", 200), ("speaker", 6)])
 def test_simulated_sets_show_the_difference_as_often_as_said(unit: str, number: int) -> None:
     """Sets of a known spread, whose true difference is what a set is said to show."""

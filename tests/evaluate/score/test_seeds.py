@@ -14,6 +14,7 @@ RATES = st.lists(st.floats(10, 40), min_size=2, max_size=6)
 SPEECH = (0.0, 24)
 
 
+@pytest.mark.slow
 @given(a=RATES, b=RATES)
 def test_two_systems_are_welchs_test(a: list[float], b: list[float]) -> None:
     a, b = [*a, 20.0, 21.0], [*b, 30.0, 31.5]
@@ -56,6 +57,7 @@ def test_runs_without_seeds_have_no_spread() -> None:
     assert apart == (0, 0, (-1, -1))
 
 
+@pytest.mark.slow
 def test_interval_over_seeds_and_speech_holds_the_truth() -> None:
     """Trainings and speakers drawn anew: 95 % of the intervals, rather more, hold 0."""
     rng = np.random.default_rng(4)

@@ -27,6 +27,7 @@ WORDS = st.text(
 TEXTS = st.dictionaries(WORDS, st.lists(WORDS, max_size=4), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(texts=TEXTS, words=st.lists(WORDS))
 def test_what_is_written_is_read(
@@ -65,6 +66,7 @@ def test_scores_are_read_as_they_were_written(
     assert read_scores(path) == [score]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font of a figure has no picture of a separator
 def test_what_score_accepts_report_and_compare_accept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -119,6 +119,7 @@ def test_dropped_candidates_that_kernels_do_not_know(
         assert_as_scanned(net, frames, None)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @example("lstm", "tied", 16, [1] * 33)
 @example("gru", "untied", 1, [1])
@@ -148,6 +149,7 @@ def test_any_batch_and_number_of_units(
             assert_as_scanned(net, frames, None)
 
 
+@pytest.mark.slow
 @every_path
 def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(library.PATH_VARIABLE, path)
@@ -157,6 +159,7 @@ def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert_as_scanned(net, PackedFrames((12, 9, 7, 4, 1)), None)  # enough for oneDNN
 
 
+@pytest.mark.slow
 @every_path
 @every_unit
 def test_factors_in_bfloat16_stay_within_the_stated_bound(

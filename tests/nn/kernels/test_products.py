@@ -32,6 +32,7 @@ def stored(x: Tensor, how: str) -> Tensor:
 ways = st.sampled_from(["rows", "columns", "gaps", "every other"])
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @example(PATHS[-1:], (13, 4801, 33), (HALF, FLOAT, FLOAT), ("columns", "rows"), False)
 @example(PATHS[-2:], (50, 3000, 40), (FLOAT, FLOAT, FLOAT), ("rows", "columns"), True)

@@ -63,6 +63,7 @@ def test_shares_are_derivatives_and_sum_to_one(
         assert share.flat[cell] == pytest.approx((more - less) / (2 * step), abs=1e-8)
 
 
+@pytest.mark.slow
 @SMALL
 @given(seed=st.integers(0, 10**6), spread=st.sampled_from([1.0, 30.0, 200.0]))
 def test_library_is_the_twin_in_torch_on_long_utterances(seed: int, spread: float) -> None:

@@ -71,6 +71,7 @@ def test_without_merging_it_is_the_plain_ngram(utterances: list[list[int]], orde
     assert 1 + max(arc[0] for arc in model.arcs + [(s,) for s in model.final]) == len(totals)
 
 
+@pytest.mark.slow
 @SMALL
 @given(utterances=UTTERANCES)
 def test_fewer_states_never_fit_better(utterances: list[list[int]]) -> None:

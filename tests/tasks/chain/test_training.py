@@ -174,6 +174,7 @@ def test_log_likelihoods_come_at_a_third_of_the_rate(root: Path, tmp_path: Path)
         np.testing.assert_allclose(apart, apart[:, :1] + 0 * apart, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_was_said_is_decoded(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,6 +105,7 @@ def test_loss_is_that_of_all_paths(kind: str, seed: int) -> None:
     assert int(cost.errors) == int((logits.argmax(1) != targets["pdfs"]).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10**6))

@@ -58,6 +58,7 @@ def denlats(root: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_lattices_have_the_frames_of_all_utterances(root: Path, denlats: Path) -> None:
     for on, ali in (("train", "ali"), ("dev", "ali_dev")):
         aligned = Alignments(root / "exp" / ali)
@@ -117,6 +118,7 @@ def read_lattices(folder: Path) -> dict[str, bytes]:
     return {utt: align_lattice(lattice, 0.0).pack().tobytes() for utt, lattice in found}
 
 
+@pytest.mark.slow
 def test_lattices_of_an_epoch_are_those_of_its_network(
     root: Path, denlats: Path, renewing: list[str], renewed: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +171,7 @@ def end_by_signal() -> None:
     os.kill(os.getpid(), SIGTERM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("disturbed", "ends"),
     [
@@ -207,6 +210,7 @@ def test_two_processes_learn_on_the_lattices_that_one_makes(
     assert json.loads((run / "lattices" / "decode.json").read_text())["epoch"] == 2
 
 
+@pytest.mark.slow
 def test_lattices_that_an_epoch_was_not_begun_with_are_refused(
     denlats: Path,
     renewing: list[str],
@@ -226,6 +230,7 @@ def test_lattices_that_an_epoch_was_not_begun_with_are_refused(
     assert_same(states(tmp_path / "run"), states(renewed))
 
 
+@pytest.mark.slow
 def test_the_network_of_an_epoch_is_wanted_for_its_lattices(
     renewing: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,6 +245,7 @@ def test_the_network_of_an_epoch_is_wanted_for_its_lattices(
     assert f"{run / 'last.pt'}: the network of epoch 1, which makes the lattices of epoch 2" in said
 
 
+@pytest.mark.slow
 def test_lattices_of_an_epoch_that_cannot_be_read_are_to_be_removed(
     renewing: list[str], renewed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,6 +269,7 @@ def refused(
     return capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_first_lattices_must_say_how_they_were_made(
     root: Path,
     denlats: Path,
@@ -288,6 +295,7 @@ def test_first_lattices_must_say_how_they_were_made(
     assert not (tmp_path / "run" / "last.pt").exists()
 
 
+@pytest.mark.slow
 def test_graph_is_of_the_training_text(kaldi_corpus: Callable[[str], Path], tmp_path: Path) -> None:
     """A unigram of phones: each is said after each."""
     corpus, run = kaldi_corpus("timit_sample"), tmp_path / "run"

@@ -178,6 +178,7 @@ def forged(old: bytes, new: bytes) -> Callable[[dict[str, Any], Path], None]:
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "said"),
     [

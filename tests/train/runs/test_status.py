@@ -81,6 +81,7 @@ def test_page_shows_curves_and_loads_itself_anew_while_a_run_is_running(
     assert "history.jsonl" in page.read_text()
 
 
+@pytest.mark.slow
 def test_status_shows_every_state(
     small_run: Path, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def whole(
     return results(capsys)
 
 
+@pytest.mark.slow
 def test_each_trial_is_the_run_that_train_makes(
     whole: list[dict[str, Any]], small_corpus: Path, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_each_trial_is_the_run_that_train_makes(
     assert [one["dev_error"] for one in kept] == errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 7, 15, 30])
 def test_a_search_that_is_killed_and_given_again_gives_the_same(
     batch: int,
@@ -94,6 +96,7 @@ def test_a_search_that_is_killed_and_given_again_gives_the_same(
         )
 
 
+@pytest.mark.slow
 def test_a_signal_ends_it_with_everything_saved(
     whole: list[dict[str, Any]],
     small_corpus: Path,
@@ -108,6 +111,7 @@ def test_a_signal_ends_it_with_everything_saved(
     assert results(capsys) == whole
 
 
+@pytest.mark.slow
 def test_more_trials_are_added_and_complete_ones_are_not_trained_again(
     whole: list[dict[str, Any]],
     small_corpus: Path,
@@ -134,6 +138,7 @@ def test_several_processes_give_the_same(
     assert results(capsys) == whole
 
 
+@pytest.mark.slow
 def test_the_better_half_goes_on(
     small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +161,7 @@ def test_the_better_half_goes_on(
     assert results(capsys) == found
 
 
+@pytest.mark.slow
 def test_it_stops_at_a_trial_that_is_good_enough(
     whole: list[dict[str, Any]],
     small_corpus: Path,
@@ -171,6 +177,7 @@ def test_it_stops_at_a_trial_that_is_good_enough(
     assert len(list((tmp_path / "early").glob("trial-*"))) == first
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_is_named_and_the_others_go_on(
     small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,6 +237,7 @@ def test_what_cannot_be_searched_is_refused(
     assert re.search(message, capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_another_search_is_refused_in_its_folder(
     whole: list[dict[str, Any]],
     small_corpus: Path,

@@ -25,6 +25,7 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_numbers_are_in_their_ranges_and_as_likely_as_is_said(tmp_path: Path) -> None:
     space = read_space(written(tmp_path / "space.yaml", SPACE))
     drawn = [draw(space, 1, number) for number in range(4000)]

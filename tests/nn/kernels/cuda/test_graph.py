@@ -92,6 +92,7 @@ def assert_close(computed: list[Tensor], expected: list[Tensor], tolerance: floa
         assert difference <= tolerance * max(reference.norm().item(), 0.1)
 
 
+@pytest.mark.slow
 @every_unit
 @pytest.mark.parametrize("directions", DIRECTIONS, ids=name)
 def test_the_static_form_computes_what_the_scan_does(
@@ -149,6 +150,7 @@ def test_what_is_spare_changes_nothing(
     assert_close(gradients(net, SEQUENCES, KEYS), small, 1e-12)  # products are rounded otherwise
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.sampled_from(["li-bru", "gru", "lstm", "ubru"]),

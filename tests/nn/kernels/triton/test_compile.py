@@ -97,6 +97,7 @@ def shape_of(dtype: torch.dtype, B: int = 16, sets: int = 2) -> Shape:
     return Shape(1, B, 2, 550, sets, dtype, torch.device("meta"))
 
 
+@pytest.mark.slow
 def test_products_of_bfloat16_are_those_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = compile_all(Kernel("li-bru"), shape_of(torch.bfloat16), 90, monkeypatch)
     assert set(codes) == {"forward_plain", "backward_plain", "backward_start"}

@@ -33,6 +33,7 @@ def assert_below(bound: float, largest: dict[str, float]) -> None:
     assert all(error <= bound for error in largest.values()), largest
 
 
+@pytest.mark.slow
 def test_every_kernel_computes_the_equations() -> None:
     assert_below(1e-6, interpret(EVERY_KERNEL, H=20))
 
