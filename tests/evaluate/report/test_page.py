@@ -73,6 +73,7 @@ def test_page_without_matplotlib(
     assert not (tmp_path / "figures").exists()
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.slow
 def test_json_is_the_table(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_report(out, "--out", tmp_path, "--json")
@@ -158,6 +159,7 @@ def test_conventions_are_told_apart_where_there_are_several(
     assert ("silences" in explain([ReportedSystem("one", [run])])) == told
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.slow
 def test_conventions_that_count_alike_are_shown_once(out: Path, tmp_path: Path) -> None:
     """On the page; tables and files have all. One utterance that differs has them told apart."""
@@ -288,6 +290,7 @@ def test_mixtures_have_no_keys_of_a_network(out: Path, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.slow
 def test_report_has_mixtures_beside_networks(out: Path, tmp_path: Path) -> None:
     """Their row has parameters and features; curves are those of networks."""
@@ -392,6 +395,7 @@ def test_names_of_files_are_told_apart() -> None:
     assert all(len(name.encode()) < 120 for name in long)
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.slow
 def test_sound_is_copied_beside_wrong_utterances_where_it_is_asked_for(
     out: Path, tmp_path: Path, messages: Callable[[], str]
