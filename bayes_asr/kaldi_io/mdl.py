@@ -15,6 +15,7 @@ from bayes_asr.kaldi_io.transition_model import (
     number_transitions,
 )
 
+NO_PHONE = "the topology has no phones in one of its entries"
 MOST_STATES = 100  # of a phone, as in gen_topo.pl; the last state of an entry comes on top
 LARGEST_PHONE = 100_000  # tables of moves have rows for all phone-ids up to the largest
 
@@ -123,6 +124,8 @@ def _read_binary_topology(reader: KaldiReader) -> Topology:
     for phone in phones.tolist():
         if not (0 < phone < len(entry_of) and 0 <= entry_of[phone] < len(entries)):
             raise reader.fail(f"phone {phone} has no topology entry: {len(entries)} entries")
+    if {*entry_of[phones].tolist()} != {*range(len(entries))}:
+        raise reader.fail(NO_PHONE)
     # In the order of the entries, so that writing numbers them as they were.
     return {p: entries[entry_of[p]] for p in sorted(phones.tolist(), key=entry_of.__getitem__)}
 
@@ -179,11 +182,16 @@ def _read_text_topology(reader: KaldiReader) -> Topology:
     topology: dict[int, tuple[TopologyState, ...]] = {}
     while reader.expect("<TopologyEntry>", "</Topology>") == "<TopologyEntry>":
         reader.expect("<ForPhones>")
-        phones = []
+        phones: dict[int, None] = {}
         while (word := reader.token()) != "</ForPhones>":
             if not INTEGER.fullmatch(word):
                 raise reader.fail(f"{word[:20]!r} is no phone")
-            phones.append(int(word))
+            phone = int(word)
+            if phone in phones or phone in topology:
+                raise reader.fail(f"the topology has phone {phone} twice")
+            phones[phone] = None
+        if not phones:
+            raise reader.fail(NO_PHONE)
         states: list[TopologyState] = []
         while reader.expect("<State>", "</TopologyEntry>") == "<State>":
             states.append(_read_text_state(reader, len(states)))

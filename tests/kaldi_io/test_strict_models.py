@@ -1,5 +1,7 @@
 """Topologies, trees and tables of symbols that contradict themselves, or would cost memory."""
 
+import struct
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,12 @@ def entry(*states: str, phones: str = "1 2") -> str:
     [
         ("", "the topology has no phones"),
         (entry(FIRST, LAST, phones=""), "the topology has no phones"),
+        (
+            f"{entry(FIRST, LAST)} {entry(FIRST, LAST, phones='')}",
+            "no phones in one of its entries",
+        ),
+        (f"{entry(FIRST, LAST)} {entry(FIRST, LAST, phones='3 2')}", "phone 2 twice"),
+        (entry(FIRST, LAST, phones="3 3"), "phone 3 twice"),
         (entry(FIRST, LAST, phones="2000000000"), "phone 2000000000"),
         (entry(FIRST, LAST, phones="0"), "phone 0"),
         (entry(), "an entry of 0 states|a topology entry of 0 states"),
@@ -42,6 +50,23 @@ def test_topology_that_no_phone_can_have_is_refused(
     path.write_text(f"<Topology> {entries} </Topology>\n")
     with pytest.raises(InputError, match=f"topo: .*({said})"):
         read_topology(path)
+
+
+@pytest.mark.parametrize(("unused", "refused"), [(0, False), (1, True)])
+def test_binary_topology_with_an_entry_of_no_phone_is_refused(
+    unused: int, refused: bool, tmp_path: Path
+) -> None:
+    def number(value: int) -> bytes:
+        return struct.pack("<bi", 4, value)
+
+    moves = b"".join(number(to) + struct.pack("<bf", 4, p) for to, p in ((0, 0.75), (1, 0.25)))
+    states = number(2) + number(0) + number(2) + moves + number(-1) + number(0)
+    phones = struct.pack("<bi2i", 4, 2, 1, 2) + struct.pack("<bi3i", 4, 3, -1, 0, 0)
+    count = 1 + unused
+    path = tmp_path / "topo"
+    path.write_bytes(b"\0B<Topology> " + phones + number(count) + states * count + b"</Topology> ")
+    with pytest.raises(InputError, match="no phones") if refused else nullcontext():
+        assert [*read_topology(path)] == [1, 2]
 
 
 @pytest.mark.parametrize(
