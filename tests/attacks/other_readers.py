@@ -31,6 +31,13 @@ from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_vector
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
+from tests.attacks.kaldi_models import (
+    KALDI_MODELS,
+    kaldi_topology,
+    kaldi_tree,
+    our_topology,
+    our_tree,
+)
 
 KALDI = find_spec("kaldi_native_io") is not None
 MISSING = "kaldi_native_io, which has Kaldi's readers of tables, is not installed"
@@ -218,6 +225,14 @@ KALDI_READERS = [
 ]
 if not KALDI:
     KALDI_READERS = [Reader("*.ark", read_archive)]
+
+MODEL_READERS = [
+    Reader("tree", kaldi_tree, our_tree),
+    Reader("topo", kaldi_topology, our_topology),
+    Reader("final.txt", kaldi_topology, our_topology),
+]
+if KALDI_MODELS:
+    KALDI_READERS += MODEL_READERS
 
 
 def refused_elsewhere(path: Path) -> str:
