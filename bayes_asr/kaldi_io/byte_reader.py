@@ -159,6 +159,12 @@ class ByteReader:
             if utt in names:
                 raise self.fail(f"{utt} is there a second time, at offset {start}")
             names.add(utt)
+            if separator == b"\r":  # of a line that Windows has ended
+                separator = self.take(1, utt)
+                if separator != b"\n":
+                    raise self.fail(f"no blank follows {utt} at offset {self.position}: {DAMAGED}")
+            elif separator not in (b"", b" ", b"\t", b"\n"):
+                raise self.fail(f"no blank follows {utt} at offset {self.position}: {DAMAGED}")
             yield utt, separator
 
     def _advance(self, count: int) -> None:

@@ -43,6 +43,20 @@ def test_nan_and_infinity_are_named(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_matrix(f"{path}:2", "u", finite=False), bad)
 
 
+@pytest.mark.parametrize("separator", [b"\r", b"\v", b"\f"])
+def test_a_name_without_a_blank_behind_it_is_refused(tmp_path: Path, separator: bytes) -> None:
+    """As Kaldi's SequentialTableReader does; a line that Windows has ended is taken."""
+    matrices = ark_file(tmp_path, b"u" + separator + binary(MATRIX))
+    with pytest.raises(InputError, match="no blank follows u at offset"):
+        list(iter_matrices(matrices))
+    vectors = ark_file(tmp_path, b"u" + separator + b"\0B\4\1\0\0\0\4\7\0\0\0", "ali.1")
+    with pytest.raises(InputError, match="no blank follows u at offset"):
+        list(iter_int_vectors(vectors))
+    lines = ark_file(tmp_path, b"u\r\nv 1 2\r\nw\t3\n", "ali.txt")
+    read = {utt: vector.tolist() for utt, vector in iter_int_vectors(lines)}
+    assert read == {"u": [], "v": [1, 2], "w": [3]}
+
+
 @pytest.mark.parametrize("name", ["x.ark", "x.ark.gz"])
 def test_a_truncated_matrix_names_both_numbers(tmp_path: Path, name: str) -> None:
     content = b"u " + binary(MATRIX)[:-5]
