@@ -45,4 +45,8 @@ def _name(words: Sequence[str]) -> RunGroup:
     systems = [Path(word) for word in (path, *words[1:]) if word]
     if not systems:
         raise InputError(f"{words[0]}: name the runs of this group")
+    folders = [system.resolve() for system in systems]
+    for system, folder in zip(systems, folders, strict=True):
+        if folders.count(folder) > 1:
+            raise InputError(f"{system}: the group has it twice, and would count its errors twice")
     return RunGroup(printable(name), systems)

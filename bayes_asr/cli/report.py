@@ -68,12 +68,13 @@ def run(args: argparse.Namespace) -> None:
 
 def _choose(group: groups.RunGroup, systems: Sequence[ReportedSystem]) -> Group:
     """The systems of the report whose runs lie in the folders of a group."""
-    systems_inside = []
+    systems_inside: list[ReportedSystem] = []
     for path in group.systems:
         inside = [system for system in systems if _is_inside(system, path)]
         if not inside:
             raise InputError(f"{path}: no system of this report is there; name it as a RUN, too")
-        systems_inside += inside
+        # Folders of a group may lie in one another: a system counts once.
+        systems_inside += [s for s in inside if all(s is not other for other in systems_inside)]
     return Group(group.name, systems_inside)
 
 

@@ -127,6 +127,17 @@ def test_hypotheses_that_cannot_be_tested_are_named(
         run_report(out, "--out", tmp_path, "--group", str(out / "gru"), "--against", "absent")
 
 
+@pytest.mark.usefixtures("no_figures")
+def test_a_system_counts_once_in_folders_that_lie_in_one_another(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = ["--group", f"all={out}", str(out / "gru"), "--against", str(out / "lstm")]
+    run_report(out, "--out", tmp_path, *groups)
+    said = re.search(r"Hypothesis: all \((.*?)\) have", capsys.readouterr().out)
+    assert said
+    assert sorted(said[1].split(", ")) == ["gru", "li & <bru>", "lstm"]
+
+
 def test_differences_have_power_and_the_spread_over_seeds(systems: list[ReportedSystem]) -> None:
     best = next(s for s in systems if s.name == "li & <bru>")
     rows = compare_with_best(systems, KEY).table.to_dict("records")

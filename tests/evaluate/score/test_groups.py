@@ -13,6 +13,7 @@ from scipy import stats
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import compare as verb
+from bayes_asr.cli.groups import read_groups
 from bayes_asr.evaluate.score.comparison import Comparison, compare
 from bayes_asr.evaluate.score.scores import Score, write_scores
 from bayes_asr.evaluate.score.statistics import Alternative
@@ -225,3 +226,12 @@ def test_system_that_is_scored_on_other_speech_is_named(out: Path) -> None:
     words = ["--group", *group(out, "bru"), "--against", *group(out, "bru-log", "rnn")]
     with pytest.raises(InputError, match=r"bru and \S+/rnn do not score the same test references"):
         run_compare(*words)
+
+
+def test_a_run_that_a_group_has_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for again in ("a", "b/../a", "link"):
+        named = [[str(tmp_path / "a"), str(tmp_path / again)]]
+        args = argparse.Namespace(group=named, against=[[str(tmp_path / "b")]])
+        with pytest.raises(InputError, match="twice"):
+            read_groups(args)
