@@ -38,6 +38,8 @@ def tabulate(hypotheses: Sequence[Path], names: Path, ref: Path, train: Path) ->
     known = {word for words in read_text(train).values() for word in words} - hotwords
     reference = read_text(ref)
     spoken = [word for words in reference.values() for word in words]
+    if not spoken:
+        raise InputError(f"{ref}: has no words, so there is no error rate; give text_words of test")
     print(
         f"| | hotwords right, of {sum(word in hotwords for word in spoken)} | hotwords wrongly"
         f" | other known words right, of {sum(word in known for word in spoken)} | WER |",

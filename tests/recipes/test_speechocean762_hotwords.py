@@ -44,3 +44,12 @@ def test_a_hypothesis_that_lacks_an_utterance_is_refused(
     write_text([("a", ["WE"])], hyp)
     assert script.main([str(hyp), *options]) == 1
     assert "1 of 2 utterances are missing, first b" in capsys.readouterr().err
+
+
+def test_a_reference_without_words_is_refused(
+    script: ModuleType, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text([("a", [])], tmp_path / "ref")
+    write_text([("a", ["WE"])], tmp_path / "hyp")
+    assert script.main([str(tmp_path / "hyp"), *options]) == 1
+    assert f"{tmp_path / 'ref'}: has no words" in capsys.readouterr().err
