@@ -20,8 +20,9 @@ from bayes_asr.cli.alignment_arguments import (
 from bayes_asr.cli.arguments import channel, processes, refuse_useless
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.data.sound.audio import bring_to_rate, read_audio
-from bayes_asr.decode.align.pronunciation import ScoredUtterance, score_run
+from bayes_asr.decode.align.pronunciation import score_run
 from bayes_asr.decode.align.transcripts import TranscriptSource
+from bayes_asr.decode.align.utterance_scorer import ScoredUtterance
 from bayes_asr.decode.align_files import read_lines
 from bayes_asr.decode.forward.directory import StreamSource
 from bayes_asr.decode.score_files import score_file

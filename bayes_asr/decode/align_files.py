@@ -9,18 +9,16 @@ from typing import Any
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_text, together
 from bayes_asr.config.decoding_keys import SearchOptions
-from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
 from bayes_asr.data.sound.audio import Channel
 from bayes_asr.data.sound.audio import load_library as load_soundfile
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.pronouncer import Pronouncer
-from bayes_asr.decode.align.spelling import spell_words
+from bayes_asr.decode.align.spelling import open_pronouncer
 from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.align.timing_aligner import TimingAligner
-from bayes_asr.decode.align.transcripts import TranscriptSource, read_pronouncer
+from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align_long import LongAligner, LongAlignment
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.lattices.ctm import TimedLabel
@@ -28,7 +26,6 @@ from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
 from bayes_asr.decode.speakers import recording_name
-from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 LONGEST_TEXT = 1 << 26  # bytes; a day of speech has two million
@@ -125,18 +122,6 @@ def align_file(
     loglikes = network(recording.features, recording.statistics).numpy()
     timed = timing.align(str(file), words, loglikes)
     return AlignedFile(file, seconds, shift, timed)
-
-
-def open_pronouncer(
-    file: Path, config: Config, transcripts: TranscriptSource, words: Sequence[str]
-) -> Pronouncer:
-    """The lexicon of a run with the words of a file; InputError for those that it cannot spell."""
-    model = task_of(config).locate_model()
-    pronouncer = read_pronouncer(transcripts.lang, model, transcripts.unknown)
-    try:
-        return spell_words(pronouncer, words)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
 
 
 def read_lines(path: Path) -> list[list[str]]:

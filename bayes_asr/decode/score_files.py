@@ -7,9 +7,9 @@ import numpy as np
 
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
-from bayes_asr.decode.align.pronunciation import ScoredUtterance, UtteranceScorer
+from bayes_asr.decode.align.spelling import open_pronouncer
 from bayes_asr.decode.align.transcripts import TranscriptSource
-from bayes_asr.decode.align_files import open_pronouncer
+from bayes_asr.decode.align.utterance_scorer import ScoredUtterance, UtteranceScorer
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.utterance import choose_engine

@@ -24,9 +24,10 @@ from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.pronouncer import Pronouncer, align_equal
 from bayes_asr.decode.align.textgrid import TextGrids
 from bayes_asr.decode.align.timed_files import TimedFiles
-from bayes_asr.decode.align.timing_aligner import PronouncerFiles, align_item
+from bayes_asr.decode.align.timing_aligner import align_item
 from bayes_asr.decode.align.transcripts import (
     LIMIT,
+    PronouncerFiles,
     TranscriptSource,
     read_pronouncer,
     read_transcripts,

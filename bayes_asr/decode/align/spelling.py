@@ -4,11 +4,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
+from bayes_asr.config.schema import Config
 from bayes_asr.decode.align.pronouncer import Pronouncer
+from bayes_asr.decode.align.transcripts import TranscriptSource, read_pronouncer
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
+from bayes_asr.tasks.task import task_of
 
 
 def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:
@@ -28,6 +32,18 @@ def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:
         return pronouncer
     spelled = spell(lang, spellable, "add them to its lexicon.txt, or give --oov WORD")
     return replace(pronouncer, lang=replace(lang, lexicon=[*lang.lexicon, *spelled]))
+
+
+def open_pronouncer(
+    file: Path, config: Config, transcripts: TranscriptSource, words: Sequence[str]
+) -> Pronouncer:
+    """The lexicon of a run with the words of a file; InputError for those that it cannot spell."""
+    model = task_of(config).locate_model()
+    pronouncer = read_pronouncer(transcripts.lang, model, transcripts.unknown)
+    try:
+        return spell_words(pronouncer, words)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 def _has_phones(letters: Sequence[str], phone_of: Mapping[str, str]) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -14,13 +13,11 @@ from bayes_asr.decode.align.confidence import ConfidenceModel
 from bayes_asr.decode.align.forced import align_utterance, word_spans
 from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.textgrid import TimedAlignment, TimedResult
-from bayes_asr.decode.align.transcripts import read_pronouncer
+from bayes_asr.decode.align.transcripts import PronouncerFiles, read_pronouncer
 from bayes_asr.decode.lattices.ctm import TimedLabel
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.utterance import ENGINES
 from bayes_asr.kaldi_io.transition_model import phone_spans
-
-PronouncerFiles = tuple[Path, Path, str | None]  # the arguments of read_pronouncer
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from bayes_asr.kaldi_io.text import DataDir, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import read_tree
 
 LIMIT = "--max-skipped"
+PronouncerFiles = tuple[Path, Path, str | None]  # the arguments of read_pronouncer
 
 
 @dataclass(frozen=True)
