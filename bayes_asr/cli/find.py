@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> None:
         weights = choose_weights(args.run, graph, search, is_other=False)
     else:
         (weights,) = pair_weights([args.lmwt], [args.wip or 0.0])
-    names = args.on or [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
+    decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
+    names = dict.fromkeys(args.on or decoded)  # each once
     if not names:
         raise InputError(f"{args.run}: no decode_SET; run bayes-asr decode first")
     sightings = [
