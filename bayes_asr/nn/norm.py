@@ -178,6 +178,14 @@ class LayerNorm(nn.Module):
 class PytorchKaldiLayerNorm(LayerNorm):
     """Layer normalisation by the deviation of a sample (n - 1), plus a small number."""
 
+    def __init__(self, groups: int, units: int) -> None:
+        if units == 1:
+            raise InputError(
+                "norm is layer-pytorch-kaldi, which divides by the deviation of several units, but"
+                " there is 1; use batch or none"
+            )
+        super().__init__(groups, units)
+
     def standardise(self, x_NGH: Tensor) -> Tensor:
         """Give each group mean 0 and about deviation 1."""
         x = x_NGH.to(self.weight.dtype)

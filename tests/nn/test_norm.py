@@ -58,6 +58,11 @@ def test_a_frame_alone_is_normalised_as_in_evaluation(kind: str) -> None:
     assert torch.equal(trained, norm.eval()(X[:1]))
 
 
+def test_one_unit_has_no_deviation_of_a_sample() -> None:
+    with pytest.raises(InputError, match="there is 1; use batch or none"):
+        build_norm("layer-pytorch-kaldi", 1, 2, 1)
+
+
 def test_unknown_normalisation_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="norm is group; known: batch, batch-shared, "):
         build_norm("group", 1, 1, 1)
