@@ -237,7 +237,7 @@ def _iter_blocks(
             _check_samples(block, count, source)
             if decoder.subtype in FLOATS:
                 levels = np.abs(block)
-                beyond += np.count_nonzero(levels > 1)
+                beyond += int(np.count_nonzero(levels > 1))
                 loudest = max(loudest, float(levels.max()))
             count += len(block)
             forged = count * channels > most
