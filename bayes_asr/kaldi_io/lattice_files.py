@@ -11,7 +11,7 @@ import numpy as np
 
 from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.binary import open_bytes
-from bayes_asr.kaldi_io.byte_reader import ByteReader
+from bayes_asr.kaldi_io.byte_reader import ByteReader, check_name
 from bayes_asr.kaldi_io.lattice import (
     AnyLattice,
     CompactLattice,
@@ -40,15 +40,15 @@ WEIGHT, COUNT, NEXT = struct.Struct("<ffi"), struct.Struct("<q"), struct.Struct(
 
 def write_lattices(items: Iterable[tuple[str, Lattice | CompactLattice]], path: Path) -> int:
     """Write a binary archive, gzipped if named .gz, complete or not at all; returns how many."""
-    count = 0
+    written: set[str] = set()
     with replacing(Path(path)) as temporary:
         # One gzip member per lattice; without a time stamp equal lattices are equal bytes.
         pack = partial(gzip.compress, mtime=0) if path.suffix == ".gz" else bytes
         with temporary.open("wb") as file:
             for utt, lattice in items:
+                check_name(utt, written, path)
                 file.write(pack(lattice_bytes(utt, lattice)))
-                count += 1
-    return count
+    return len(written)
 
 
 def lattice_bytes(utt: str, lattice: Lattice | CompactLattice) -> bytes:

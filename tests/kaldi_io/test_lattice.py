@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from itertools import starmap
 from pathlib import Path
 
 import kaldifst
@@ -35,9 +36,14 @@ def real_lattices(seed: int) -> tuple[Lattice, CompactLattice]:
     return lattice, determinize(lattice, network.phone_start, 3.0)
 
 
+def named_lattices(count: int) -> list[tuple[str, Lattice | CompactLattice]]:
+    pairs = (zip("sw", real_lattices(n), strict=True) for n in range(count))
+    return [(f"u{n}-{kind}", one) for n, pair in enumerate(pairs) for kind, one in pair]
+
+
 @pytest.mark.parametrize("name", ["lat.ark", "lat.1.gz"])
 def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
-    items = [(f"u{n}", one) for n in range(4) for one in real_lattices(n)]
+    items = named_lattices(4)
     assert write_lattices(items, tmp_path / name) == 8
     found = list(iter_lattices(tmp_path / name))
     assert [utt for utt, _ in found] == [utt for utt, _ in items]
@@ -194,7 +200,7 @@ def test_cycles_and_wild_arcs_are_refused(tmp_path: Path) -> None:
 def test_damaged_archives_are_refused_or_read(packed: bool, tmp_path: Path) -> None:
     """Seeded damage: an error that names the file, or lattices that hold together."""
     rng = np.random.default_rng(11)
-    whole = b"".join(lattice_bytes(f"u{n}", one) for n in range(2) for one in real_lattices(n))
+    whole = b"".join(starmap(lattice_bytes, named_lattices(2)))
     if packed:
         whole = gzip.compress(whole)
     path = tmp_path / ("lat.gz" if packed else "lat.ark")
@@ -231,5 +237,8 @@ def test_noise_is_refused(content: bytes, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_an_utterance_that_is_there_twice_is_refused(tmp_path: Path) -> None:
-    entry = lattice_bytes("utt", real_lattices(0)[1])
+    lattice = real_lattices(0)[1]
+    entry = lattice_bytes("utt", lattice)
     refused(entry + entry, tmp_path, f"utt is there a second time, at offset {len(entry)}")
+    with pytest.raises(InputError, match=r"lat\.1\.gz: utt is there a second time"):
+        write_lattices([("utt", lattice)] * 2, tmp_path / "lat.1.gz")
