@@ -57,6 +57,7 @@ from tests.attacks.graph_attacks import (
 from tests.attacks.laboratory import inside, is_passing
 from tests.attacks.mutations import BEYOND, SEPARATORS, damage_json, mutate
 from tests.attacks.other_readers import refused_elsewhere
+from tests.attacks.recipes import attack_recipes
 from tests.attacks.replica import marks
 from tests.attacks.verbs import RefusedError, draw_options, real_processes, verb
 from tests.support.report_runs import make_run
@@ -260,7 +261,12 @@ BY_ARCHIVE = [
 ]
 PARTIAL = {"status", "report", "gradients"}  # go on without what they cannot read or need not
 FILES = {f"files of {what}": what for what in CALLS}
-PLACES_OF = {"packed runs": "heard", **{attack: CALLS[what] for attack, what in FILES.items()}}
+RUN = "corpora of recipes, by run.sh"
+PLACES_OF = {
+    "packed runs": "heard",
+    RUN: "run",
+    **{attack: CALLS[what] for attack, what in FILES.items()},
+}
 ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "shapes and costs of lattices": attack_lattices,
     "shapes and costs of graphs": attack_graphs,
@@ -281,6 +287,7 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "options of the other verbs": attack_options,
     "packed runs": attack_archives,
     "corpora of the recipe folder": attack_corpora,
+    RUN: attack_recipes,
     **{attack: partial(attack_files, what) for attack, what in FILES.items()},
 }
 
