@@ -130,6 +130,16 @@ FAULTS = [
         overwrite(ARK, HEADER, b"\0\0\x80\x7f"),
     ),
     Fault("a NaN", TRAIN, overwrite("data/train/feats.ark", HEADER + 9, b"\0\0\xc0\x7f")),
+    Fault(
+        "a value whose square is no number",
+        TRAIN,
+        overwrite("data/train/feats.ark", HEADER + 9, struct.pack("<f", 3e38)),
+    ),
+    Fault(
+        "a name in an archive without a blank behind it",
+        DECODE_ARK,
+        overwrite("run/forward_test/loglikes.ark", 7, b"\r"),
+    ),
     Fault("an archive that is a pickle", FORWARD, write(ARK, RECORD[:8] + pickle.dumps(Code()))),
     Fault(
         "integers instead of a matrix",
