@@ -68,7 +68,6 @@ MEMORY = 2 << 20  # KiB, of one process
 OUTCOMES = ("answered", "refused", "traceback", "over a minute", "over 2 GiB", "unlike")
 OVER = {"seconds": "over a minute", "memory": "over 2 GiB"}
 AT_ONCE = 10  # attacks of a kind before those of the next: one that is ended has met all kinds
-REAL_EVERY, REAL_FIRST = 200, 7  # which numbers are met once more by real processes
 
 
 def attack_texts(rng: random.Random, folder: Path) -> None:
@@ -344,11 +343,17 @@ def meet_in_child(attack: str, seed: int, number: int, *, real: bool = False) ->
     return ended.value
 
 
-def besiege(attack: str, seed: int, numbers: Iterable[int]) -> Iterator[Outcome]:
-    """Carry out attacks, each in a child of its own; some of them once more by real processes."""
+def besiege(
+    attack: str, seed: int, numbers: Iterable[int], real_every: int = 0
+) -> Iterator[Outcome]:
+    """Carry out attacks, each in a child of its own; some of them once more by real processes.
+
+    real_every: which share of them, 0 for none.
+    """
     for number in numbers:
         outcome = meet_in_child(attack, seed, number)
-        if number % REAL_EVERY == REAL_FIRST and outcome.result in OUTCOMES[:2]:
+        is_drawn = real_every and number % real_every == real_every // 2
+        if is_drawn and outcome.result in OUTCOMES[:2]:
             real = meet_in_child(attack, seed, number, real=True)
             if without_waits(real) != without_waits(outcome):
                 trace = f"in a child: {outcome}\nby a real process: {real}"
@@ -361,10 +366,11 @@ def without_waits(outcome: Outcome) -> Outcome:
     return replace(outcome, trace=re.sub(r"within [0-9.]+ s;", "in time;", outcome.trace))
 
 
-def run(seed: int, count: int, log: Path) -> int:
+def run(seed: int, count: int, log: Path, real_every: int) -> int:
     """Carry out `count` attacks, print the table and the tracebacks; returns the status.
 
-    log: where each outcome is noted; those that are there and good are not met again.
+    log: where each outcome is noted; those that are there and good are not met again; real_every:
+    as of `besiege`.
     """
     each = -(-count // len(ATTACKS))
     with log.open("a+", encoding="utf-8") as notes:
@@ -377,7 +383,7 @@ def run(seed: int, count: int, log: Path) -> int:
             if due and attack in FILES:
                 habits(FILES[attack])  # here, for all children
             assert len(os.listdir("/proc/self/task")) == 1, "threads, which a fork would lose"
-            for outcome in besiege(attack, seed, due):
+            for outcome in besiege(attack, seed, due, real_every):
                 met[attack, outcome.number] = outcome
                 print(json.dumps(asdict(outcome)), file=notes, flush=True)
     for attack in ATTACKS:
@@ -397,6 +403,9 @@ if __name__ == "__main__":
     parser.add_argument(
         "--log", type=Path, default=Path(os.devnull), help="of outcomes: a siege goes on behind it"
     )
+    parser.add_argument(
+        "--real-every", type=int, default=50, help="the share met again by real processes, 0: none"
+    )
     arguments = parser.parse_args()
     print(f"| attack | {' | '.join(OUTCOMES)} |\n|---|{'---:|' * len(OUTCOMES)}", flush=True)
-    sys.exit(run(arguments.seed, arguments.count, arguments.log))
+    sys.exit(run(arguments.seed, arguments.count, arguments.log, arguments.real_every))
