@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -95,33 +95,33 @@ def _be_child(function: Callable[[], Any], screen: int, report: int) -> None:
 
 def _watch(child: int, limits: Limits) -> Literal["", "seconds", "memory"]:
     """Wait for the end of a child, which does not go beyond its limits; says which it would."""
-    begun = time.monotonic()
+    looked, taken = time.monotonic(), 0.0
+    waits: dict[int, float] = {}
     ends = os.pidfd_open(child)
     try:
         while not select.select([ends], [], [], LOOK)[0]:
-            over = _over(child, time.monotonic() - begun, limits)
-            if over:
+            used = _used(child)
+            # What waits for another process of the session does not wait for a processor.
+            waited = max((wait - waits.get(p, 0.0) for p, (wait, _) in used.items()), default=0.0)
+            elapsed, looked = time.monotonic() - looked, time.monotonic()
+            taken += elapsed - min(waited, elapsed)
+            waits = {process: wait for process, (wait, _) in used.items()}
+            over_memory = any(resident > limits.memory for _, resident in used.values())
+            if over_memory or taken > limits.seconds:
                 os.kill(child, signal.SIGKILL)
-                return over
+                return "memory" if over_memory else "seconds"
     finally:
         os.close(ends)
     return ""
 
 
-def _over(child: int, seconds: float, limits: Limits) -> Literal["", "seconds", "memory"]:
-    used = [*_used(child)]
-    if any(resident > limits.memory for _, resident in used):
-        return "memory"
-    # What waits for another process of the session does not wait for a processor.
-    waited = max((waited for waited, _ in used), default=seconds)
-    return "seconds" if seconds - waited > limits.seconds else ""
-
-
-def _used(session: int) -> Iterator[tuple[float, int]]:
-    """Seconds that the processes of a session have waited for a processor, and their KiB."""
-    page = os.sysconf("SC_PAGESIZE") >> 10
+def _used(session: int) -> dict[int, tuple[float, int]]:
+    """Seconds that each process of a session has waited for a processor, and its KiB."""
+    page, used = os.sysconf("SC_PAGESIZE") >> 10, {}
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, IndexError):  # it has ended
-            if os.getsid(int(place.name)) == session:
+            process = int(place.name)
+            if os.getsid(process) == session:
                 waited = int((place / "schedstat").read_text().split()[1]) / 1e9
-                yield waited, int((place / "statm").read_text().split()[1]) * page
+                used[process] = waited, int((place / "statm").read_text().split()[1]) * page
+    return used

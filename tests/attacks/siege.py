@@ -286,8 +286,8 @@ ATTACKS: dict[str, Callable[[random.Random, Path], None]] = {
     "options of the other verbs": attack_options,
     "packed runs": attack_archives,
     "corpora of the recipe folder": attack_corpora,
-    RUN: attack_recipes,
     **{attack: partial(attack_files, what) for attack, what in FILES.items()},
+    RUN: attack_recipes,
 }
 
 

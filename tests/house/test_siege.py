@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks import siege
+from tests.attacks import siege, verbs
 from tests.attacks.failing_calls import run_preloaded
-from tests.attacks.siege import ATTACKS, FILES, Outcome, besiege, meet
+from tests.attacks.siege import ATTACKS, FILES, RUN, Outcome, besiege, meet
 
 ROUNDS = 25
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", [a for a in ATTACKS if a not in FILES])
+@pytest.mark.parametrize("attack", [a for a in ATTACKS if a not in (*FILES, RUN)])
 def test_mean_inputs_are_answered_or_refused_in_one_line(attack: str) -> None:
     outcomes = [meet(attack, 1, number) for number in range(ROUNDS)]
     assert [o.trace for o in outcomes if o.result not in ("answered", "refused")] == []
@@ -27,6 +27,29 @@ def test_calls_whose_files_are_changed_answer_or_refuse_in_one_line(what: str) -
     outcomes = [meet(f"files of {what}", 1, number) for number in range(6)]
     assert [o.trace for o in outcomes if o.result not in ("answered", "refused")] == []
     assert {o.result for o in outcomes} >= {"refused"}
+
+
+@pytest.mark.slow
+def test_recipes_on_changed_corpora_go_on_or_refuse() -> None:
+    outcomes = [*besiege(RUN, 20261203, range(6))]
+    assert [o.trace for o in outcomes if o.result not in ("answered", "refused")] == []
+    assert {o.result for o in outcomes} == {"answered", "refused"}
+
+
+def test_verbs_answer_alike_in_children_and_as_users_run_them() -> None:
+    (alike,) = besiege("separators in texts, options of wer", 1, [1], real_every=2)
+    assert alike.result in ("answered", "refused"), alike.trace
+
+
+def test_another_answer_of_a_real_process_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(rng: random.Random, _: object) -> None:
+        if verbs.run_main is verbs.run_apart:
+            raise siege.RefusedError("x: error: no")
+
+    monkeypatch.setitem(ATTACKS, "two answers", answer)
+    assert [o.result for o in besiege("two answers", 1, range(4), real_every=2)] == [
+        *("answered", "unlike", "answered", "unlike")
+    ]
 
 
 @pytest.mark.slow
