@@ -167,7 +167,18 @@ def our_grammar(path: Path) -> list[tuple[str, float]]:
 def libsndfile(path: Path) -> list[object]:
     """Samples in the range of int16, and the rate."""
     samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    return [samples * 2**15, rate]
+    return [_exact(path, samples * 2**15), rate]
+
+
+def our_sound(path: Path) -> list[object]:
+    """The same of ours."""
+    samples, rate = read_channels(path)
+    return [_exact(path, samples), rate]
+
+
+def _exact(path: Path, samples: np.ndarray) -> object:
+    """The samples, or how many where a decoder rounds as it is asked for them."""
+    return samples.shape if soundfile.info(path).format in ("MP3", "OGG") else samples
 
 
 def kaldi_mapping(path: Path) -> dict[str, str]:
@@ -202,10 +213,10 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 READERS = [
-    Reader("*.wav", libsndfile, lambda path: [*read_channels(path)]),
+    Reader("*.wav", libsndfile, our_sound),
     Reader("*.sph", soundfile.read),  # which takes what follows the sound for sound
-    Reader("*.flac", libsndfile, lambda path: [*read_channels(path)]),
-    Reader("*.aiff", libsndfile, lambda path: [*read_channels(path)]),
+    Reader("*.flac", libsndfile, our_sound),
+    Reader("*.aiff", libsndfile, our_sound),
     Reader("*.ogg", soundfile.read),
     Reader("*.mp3", soundfile.read),
     Reader("*.json", lambda path: json.loads(path.read_bytes())),
