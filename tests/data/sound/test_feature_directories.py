@@ -277,7 +277,11 @@ def test_sound_with_the_sign_of_a_command_is_told_from_one(tmp_path: Path) -> No
             r"a1.wav \(a1\): channel 1 is asked for, counted from 0; there are 1: take another",
         ),
         ("segments", "b1 a1 0.5 0.4\n", "line 1: b1 from 0.5 to 0.4 s"),
-        ("segments", "b1 a1 0 0.5 -2\n", "line 1: b1 from 0 to 0.5 s"),
+        (
+            "segments",
+            "b1 a1 0 0.5 -2\n",
+            "a channel counted from 0 where one is named: b1 a1 0 0.5 -2",
+        ),
         ("segments", "b1 a1 0 0.5\nb1 a1 0 0.4\n", "b1 is there a second time"),
         ("segments", "b1 a1 x 1\n", "line 1: not `utt recording start end`"),
         ("segments", "b1 a1 0 1 A\n", "channel counted from 0 where one is named: b1 a1 0 1 A"),
