@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.rxfilename import is_pipe
 from bayes_asr.kaldi_io.text import write_mapping
+from bayes_asr.recipe.scripts import exit_status
 
 TABLES = [
     *("text", "utt2spk", "spk2utt", "segments", "reco2file_and_channel", "spk2gender"),

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing, together
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.kaldi_io.ark import read_scp
@@ -25,6 +25,7 @@ from bayes_asr.kaldi_io.text import (
     write_speakers,
     write_text,
 )
+from bayes_asr.recipe.scripts import exit_status
 
 FRONT_END = "frontend.json"
 

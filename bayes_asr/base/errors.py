@@ -4,7 +4,6 @@ import difflib
 import errno
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -105,21 +104,6 @@ def complaint(error: BaseException) -> str:
         message = " ".join(str(error).split())
         return f"not enough memory: {message or 'close other programs, or take smaller batches'}"
     return printable(str(error)) or type(error).__name__
-
-
-def exit_status(program: str, run: Callable[[], object]) -> int:
-    """The status of a script: 0 after `run`, or 1 after a line for each thing that is wrong."""
-    try:
-        run()
-    except (InputError, OSError) as error:
-        errors: Sequence[Exception] = [error]
-    except ExceptionGroup as group:
-        errors = group.exceptions
-    else:
-        return 0
-    for fault in errors:
-        print(f"{program}: error: {complaint(fault)}", file=sys.stderr)
-    return 1
 
 
 def least_share(count: int, total: int) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.ark import write_matrices
@@ -30,6 +30,7 @@ from bayes_asr.kaldi_io.text import (
     write_speakers,
     write_text,
 )
+from bayes_asr.recipe.scripts import exit_status
 
 DEV_SPEAKERS = Path(__file__).with_name("dev_speakers.txt")
 CEPSTRA = 13  # a frame

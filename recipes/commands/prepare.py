@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.text import write_mapping, write_speakers
+from bayes_asr.recipe.scripts import exit_status
 
 SETS = {"train": "train.csv", "dev": "val.csv", "test": "test.csv"}
 FILE = re.compile(r"dataset/(?P<word>[^/]+)/(?P<speaker>\d+)_NO_(?P<round>\d+)\.wav")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from bayes_asr.base.errors import InputError, exit_status, name_some
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -58,6 +58,7 @@ from bayes_asr.recipe.folder.vocabulary import (
     refuse_other_words,
     write_vocabulary,
 )
+from bayes_asr.recipe.scripts import exit_status
 
 TABLES = ("text", "utt2spk", "dev", "test", "lexicon.txt", "lm.arpa")
 SETS = ("train", "dev", "test")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from corpus import PARTS, PUBLISHED, find_sets, list_genders, read_set, reader_of
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.kaldi_io.text import write_mapping
@@ -31,6 +31,7 @@ from bayes_asr.recipe.folder.vocabulary import (
     refuse_other_words,
     write_vocabulary,
 )
+from bayes_asr.recipe.scripts import exit_status
 
 LEXICON = "librispeech-lexicon.txt"
 MODELS = (  # the first that is there; larger ones are for bayes-asr lmrescore

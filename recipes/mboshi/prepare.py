@@ -19,11 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
+from bayes_asr.recipe.scripts import exit_status
 
 HOME = "https://github.com/besacier/mboshi-french-parallel-corpus"
 WHOLE = "full_corpus_newsplit"

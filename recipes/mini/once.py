@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.errors import exit_status
 from bayes_asr.kaldi_io.text import write_lines
+from bayes_asr.recipe.scripts import exit_status
 
 
 def prepare_once(

@@ -21,7 +21,7 @@ from experts import find_scores, read_scores
 from goodness import ScoredPhones, read_goodness
 from regressions import correlate, fit, quadratic
 
-from bayes_asr.base.errors import exit_status
+from bayes_asr.recipe.scripts import exit_status
 
 RIDGES = (1.0, 10.0, 100.0, 1000.0, 10000.0)
 BEST = 2.0  # accuracy of a phone

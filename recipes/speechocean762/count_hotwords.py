@@ -10,10 +10,11 @@ import sys
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_text as read_file
 from bayes_asr.evaluate.score.counts import Edit, align
 from bayes_asr.kaldi_io.text import read_text
+from bayes_asr.recipe.scripts import exit_status
 
 COSTS = "levenshtein"  # as the recipe scores
 Transcripts = Mapping[str, Sequence[str]]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.data.targets.marks import (
     PhoneFrames,
     count_transitions,
@@ -32,6 +32,7 @@ from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.recipe.scripts import exit_status
 
 ALIGNMENTS = {"train": "marks_ali", "dev": "marks_ali_dev", "test": "marks_ali_test"}
 RATE = 16000  # samples a second

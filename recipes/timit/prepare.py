@@ -17,7 +17,7 @@ from pathlib import Path
 
 from corpus import PARTS, SETS, Phone, Recording, chosen, read_phones, recordings
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
 from bayes_asr.data.sound.audio import read_audio
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.text import (
@@ -27,6 +27,7 @@ from bayes_asr.kaldi_io.text import (
     write_speakers,
     write_text,
 )
+from bayes_asr.recipe.scripts import exit_status
 
 SILENCE = "sil"
 OWN_LISTS = {name: Path(__file__).with_name(f"{name}_speakers.txt") for name in ("dev", "test")}

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from bayes_asr.base.errors import InputError, exit_status
+from bayes_asr.base.errors import InputError
+from bayes_asr.recipe.scripts import exit_status
 
 
 def raise_error(error: Exception) -> None:
