@@ -128,9 +128,9 @@ inode_of() {
     stat --printf '%i\n' -- "$1"
 }
 
-# run_stage STAGES NAME FOLDER [INPUT... [makes OUTPUT...]] -- COMMAND...: run the command of a stage (`3`) or of several
+# run_stage STAGES NAME FOLDER [FILE... | INPUT... makes OUTPUT...] -- COMMAND...: run the command of a stage (`3`) or of several
 # (`0-2`), if it was asked for; what it prints is added to FOLDER/log/NAME.log. While its files and the command are what
-# they were when it last succeeded, it is complete and not repeated; of INPUTs, what they were when it began. Without
+# they were when it last succeeded, it is complete and not repeated; of INPUTs, when it began. Without
 # files the command decides that itself. A failure stops everything with the command's own status; of stages within a
 # stage the outer one says so.
 run_stage() {
@@ -140,6 +140,7 @@ run_stage() {
     while [[ $1 != @(makes|--) ]]; do
         inputs+=("$1") && shift
     done
+    [[ $1 == makes ]] || { outputs=("${inputs[@]}") && inputs=(); } # FILE..., in which a stage of one's own may have both
     while [[ $1 != -- ]]; do
         [[ $1 == makes ]] || outputs+=("$1")
         shift

@@ -524,3 +524,17 @@ def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
     assert verbs("--nj", "2") == "train report"
     (run / "config.yaml").write_text("another beam, which train has recorded")
     assert verbs("--nj", "2") == everything
+
+
+def test_files_of_a_stage_may_be_both_read_and_written(checkout: Checkout, tmp_path: Path) -> None:
+    """Stages that users have written name their files without `makes`."""
+    script = (
+        ". local/stages.sh; stage=0 stop_stage=7 force= out=$1; "
+        'run_stage 5 counts "$1" "$1/counts" -- bash -c \'echo >"$1"\' bash "$1/counts"'
+    )
+    said = [
+        checkout.run("bash", "-euo", "pipefail", "-c", script, "bash", str(tmp_path)).stdout
+        for _ in range(2)
+    ]
+    assert said[0] != "counts: complete\n"
+    assert said[1] == "counts: complete\n"
