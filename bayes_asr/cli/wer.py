@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some, printable
@@ -21,6 +22,9 @@ from bayes_asr.evaluate.score.scores import Score, UtteranceScore
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from bayes_asr.kaldi_io.marks import explain_differences, find_cased
 from bayes_asr.kaldi_io.text import read_mapping, read_text
+
+Count = Callable[[frozenset[str]], list[UtteranceScore]]
+"""What counts each utterance where some tokens may be missing, in what was read before."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("an stm is scored with the costs of sclite; leave out --costs")
     if args.glm and not stm:
         raise InputError("--glm is for an stm; name the reference stm or FILE.stm")
-    utterances_of = _score_stm if stm else _score_text
+    count = _read_timed(args) if stm else _read_texts(args)
     phones = bool(args.map or args.forgive)
     forgiven = frozenset(args.forgive or ["sil"])
     # Phones are counted in both conventions of TIMIT, and one is chosen for --json and --by.
@@ -73,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
             costs=args.costs,
             lm_weight=None,
             insertion_penalty=None,
-            utterances=utterances_of(args, optional),
+            utterances=count(optional),
         )
         for convention, optional in conventions.items()
     }
@@ -99,9 +103,10 @@ def _phone_map(args: argparse.Namespace) -> PhoneMap:
     return timit_map(args.to) if args.map == "timit" else read_phone_map(args.map, args.to)
 
 
-def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[UtteranceScore]:
-    refuse_formats_of_nist(args.ref)
-    refuse_formats_of_nist(args.hyp)
+def _read_texts(args: argparse.Namespace) -> Count:
+    for path in (args.ref, args.hyp):
+        _refuse_pipe(path)
+        refuse_formats_of_nist(path)
     phone_map = _phone_map(args)
     reference, hypothesis = (
         {utterance: fold(tokens, phone_map) for utterance, tokens in read_text(path).items()}
@@ -111,18 +116,25 @@ def _score_text(args: argparse.Namespace, optional: frozenset[str]) -> list[Utte
     dropped = dict.fromkeys(args.drop or ())
     hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
     speakers = read_mapping(args.utt2spk) if args.utt2spk else {}
-    return score_utterances(
-        Reference(reference, speakers), hypothesis, args.hyp, args.costs, optional
+    return partial(
+        score_utterances, Reference(reference, speakers), hypothesis, args.hyp, args.costs
     )
 
 
-def _score_stm(args: argparse.Namespace, optional: frozenset[str]) -> list[UtteranceScore]:
+def _read_timed(args: argparse.Namespace) -> Count:
     rules = find_glm(args.glm) if args.glm else None
+    if rules:
+        _refuse_pipe(rules)
     ref_glm, hyp_glm = (read_glm(rules, "ref"), read_glm(rules, "hyp")) if rules else (None, None)
     words = [word for word in read_ctm(args.hyp) if word.text not in (args.drop or ())]
-    return score_segments(
-        read_stm(args.ref), words, args.hyp, ref_glm, hyp_glm, optional, _phone_map(args)
-    )
+    segments, phone_map = read_stm(args.ref), _phone_map(args)
+    return partial(score_segments, segments, words, args.hyp, ref_glm, hyp_glm, phone_map=phone_map)
+
+
+def _refuse_pipe(path: Path) -> None:
+    """InputError for what gives its content once, of files that are read more than once."""
+    if path.is_fifo():
+        raise InputError(f"{path}: is a pipe, and this file is read more than once; write a file")
 
 
 def _warn_of_spelling(

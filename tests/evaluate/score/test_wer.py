@@ -235,3 +235,32 @@ def test_speaker_who_says_nothing_has_no_rate(run_wer: Callable[..., str], tmp_p
     files = ["--ref", tmp_path / "stm", "--hyp", tmp_path / "ctm", "--by", "speaker"]
     assert "%WER nan [ 1 / 0, 1 ins" in run_wer(*files)
     assert [s["rate"] for s in json.loads(run_wer(*files, "--json"))["speakers"]] == [None, 0]
+
+
+# --- files that give their content once
+
+
+def test_a_ctm_from_a_pipe_counts_in_both_conventions(
+    run_wer: Callable[..., str], meeting: list[str | Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second reading of a pipe would find no words, and call all of them deleted."""
+    ctm = Path(meeting[3])
+    ctm.write_text("".join(f"{line} 0.9 fp\n" for line in ctm.read_text().splitlines()))
+    expected = run_wer(*meeting, "--forgive", "sil")
+    remarks = [record.message for record in caplog.records]
+    assert len(remarks) == len({*remarks})  # what is wrong with a file is said once
+    with subprocess.Popen(["cat", ctm], stdout=subprocess.PIPE) as cat:
+        assert cat.stdout
+        pipe = f"/dev/fd/{cat.stdout.fileno()}"
+        assert run_wer(*meeting[:3], pipe, "--forgive", "sil") == expected
+
+
+@pytest.mark.parametrize("option", ["--ref", "--hyp", "--glm"])
+def test_a_pipe_is_refused_where_a_file_is_read_twice(
+    option: str, run_wer: Callable[..., str], pair: list[str | Path], meeting: list[str | Path]
+) -> None:
+    with subprocess.Popen(["echo", "u1 a"], stdout=subprocess.PIPE) as echo:
+        assert echo.stdout
+        pipe = f"/dev/fd/{echo.stdout.fileno()}"
+        with pytest.raises(InputError, match=f"{pipe}: is a pipe"):
+            run_wer(*(meeting if option == "--glm" else pair), option, pipe)
