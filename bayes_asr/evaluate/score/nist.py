@@ -324,11 +324,13 @@ def score_segments(
 
     Rules apply to the whole text of a segment, but to recognised words one by one. Reference
     tokens `(x)` and those in `optional` may be missing. Utterances are named `speaker-000`, ...,
-    in the order of their times; their texts keep alternations and marks, so that aligned again
-    they give the same errors. `name` says in errors whose words they are.
+    in the order of their times; speakers that differ by case alone are one, as under sclite. Texts
+    keep alternations and marks, so that aligned again they give the same errors. `name` says in
+    errors whose words they are.
     """
     scored: list[UtteranceScore] = []
     numbers: dict[str, int] = {}
+    speakers: dict[str, str] = {}  # as they are first spelled, by small letters
     try:
         dealt = assign_to_segments(segments, filter_ctm(words, hyp_glm))
     except InputError as error:
@@ -338,17 +340,16 @@ def score_segments(
         if segment.text.lower().startswith(IGNORED):
             continue
         # Ignored segments get no number, so that names are those of sclite.
-        number = numbers[segment.speaker] = numbers.get(segment.speaker, -1) + 1
-        utterance = f"{segment.speaker}-{number:03d}"
+        speaker = speakers.setdefault(segment.speaker.lower(), segment.speaker)
+        number = numbers[speaker] = numbers.get(speaker, -1) + 1
+        utterance = f"{speaker}-{number:03d}"
         ref = _fold_all(_strip_tags(filter_words(segment.text, ref_glm)), phone_map)
         hyp = _fold_all(_strip_tags(recognised), phone_map)
         try:
             edits = align_marked(ref, hyp, optional)
         except InputError as error:
             raise InputError(f"{name}, segment {utterance}: {error}") from error
-        scored.append(
-            UtteranceScore(utterance, segment.speaker, tally(edits), tuple(ref), tuple(hyp))
-        )
+        scored.append(UtteranceScore(utterance, speaker, tally(edits), tuple(ref), tuple(hyp)))
     return scored
 
 

@@ -114,7 +114,8 @@ def random_recordings(seed: int) -> tuple[str, str]:
                 said.append("{ cat / on mat / @ }")
             label = rng.choice(["<O,M> ", "<O,F> ", ""])
             text = " ".join(said) if rng.random() < 0.95 else "IGNORE_TIME_SEGMENT_IN_SCORING"
-            stm.append(f"{channel} spk{rng.randint(0, 3)} {begin:.2f} {time} {label}{text}")
+            speaker = f"{'spk' if channel.endswith('A') else 'Spk'}{rng.randint(0, 3)}"
+            stm.append(f"{channel} {speaker} {begin:.2f} {time} {label}{text}")
             heard = [
                 w for w in re.sub(r"[(){}/@]", " ", " ".join(said)).split() if rng.random() < 0.9
             ]
@@ -145,7 +146,8 @@ def test_random_recordings_equal_hubscr(tmp_path: Path, seed: int) -> None:
     (tmp_path / "ctm").write_text(ctm)
     expected = hubscr(tmp_path)
     utterances = score(tmp_path / "stm", tmp_path / "ctm", ENGLISH)
-    assert {u.utterance: as_sclite(u.counts)[1:] for u in utterances} == expected
+    assert {u.utterance.lower(): as_sclite(u.counts)[1:] for u in utterances} == expected
+    assert len({u.speaker for u in utterances}) == len({u.speaker.lower() for u in utterances})
 
 
 @pytest.fixture
@@ -160,6 +162,11 @@ def test_utterances_are_named_by_speaker_and_order(pair: tuple[Path, Path]) -> N
     assert [u.utterance for u in utterances] == ["bob-000", "bob-001", "ann-000"]
     assert [u.counts.errors for u in utterances] == [1, 0, 0]
     assert utterances[2].reference == ("{", "yes", "/", "no", "}")
+
+
+def test_speakers_that_differ_by_case_are_one(pair: tuple[Path, Path]) -> None:
+    pair[0].write_text(STM.replace(" bob ", " BOB ", 1))
+    assert [u.utterance for u in score(*pair, ENGLISH)] == ["BOB-000", "BOB-001", "ann-000"]
 
 
 def test_what_is_written_of_alternations_is_read_again(tmp_path: Path) -> None:
