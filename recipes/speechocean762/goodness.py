@@ -39,11 +39,10 @@ def read_goodness(
 ) -> ScoredPhones:
     """Join what bayes-asr pronunciation wrote, the data directory of a set, and the experts' words.
 
-    InputError for an utterance that no expert has scored, and where the files disagree.
+    InputError for an utterance that no expert has scored, where the files disagree, and where they
+    hold no utterance.
     """
-    aligned: dict[str, list[tuple[str, float]]] = {}
-    for _, (utt, _, phone, goodness) in iter_lines(scored / "gop.txt"):
-        aligned.setdefault(utt, []).append((phone, float(goodness)))
+    aligned = _read_phones(scored / "gop.txt")
     people, groups = read_mapping(data / "utt2spk"), read_mapping(data / "utt2age")
     columns: dict[str, list[np.ndarray]] = {}
     word_accuracy: list[float] = []
@@ -54,6 +53,9 @@ def read_goodness(
                 f"{scored}: {utt} has {len(features)} rows of features, {len(aligned.get(utt, ()))}"
                 f" phones and {len(experts.get(utt, ()))} words that experts scored; score it again"
             )
+        for table, known in (("utt2spk", people), ("utt2age", groups)):
+            if utt not in known:
+                raise InputError(f"{data / table}: lacks {utt} of {scored}; prepare the data again")
         words, (names, goodness) = experts[utt], zip(*aligned[utt], strict=True)
         phones = [phone for word in words for phone in word.phones]
         accuracy = np.array([a for word in words for a in word.phone_accuracies])
@@ -71,8 +73,24 @@ def read_goodness(
         }.items():
             columns.setdefault(key, []).append(column)
         word_accuracy += [word.accuracy for word in words]
+    if not columns:
+        raise InputError(f"{scored}/features.scp: holds no utterance; score the set again")
     joined = {key: np.concatenate(parts) for key, parts in columns.items()}
     return ScoredPhones(**joined, word_accuracy=np.array(word_accuracy), lost=lost)
+
+
+def _read_phones(path: Path) -> dict[str, list[tuple[str, float]]]:
+    """The phones of each utterance and their goodness."""
+    phones: dict[str, list[tuple[str, float]]] = {}
+    for number, fields in iter_lines(path):
+        try:
+            utt, _, phone, goodness = fields
+            phones.setdefault(utt, []).append((phone, float(goodness)))
+        except ValueError:
+            raise InputError(
+                f"{path}, line {number}: not `utterance place phone goodness`; score the set again"
+            ) from None
+    return phones
 
 
 def match(reference: Sequence[str], names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -127,6 +127,29 @@ def test_files_that_disagree_are_named(tmp_path: Path) -> None:
         goodness.read_goodness(tmp_path, tmp_path, {"b": words})
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("features.scp", "", "features.scp: holds no utterance"),
+        ("gop.txt", "a 0 B\n", "gop.txt, line 1: not"),
+        ("gop.txt", "a 0 B b\n", "gop.txt, line 1: not"),
+        ("utt2spk", "b x\n", "utt2spk: lacks a"),
+        ("utt2age", "b x\n", "utt2age: lacks a"),
+    ],
+)
+def test_files_without_what_is_due_are_named(
+    file: str, content: str, message: str, tmp_path: Path
+) -> None:
+    for table in ("utt2spk", "utt2age"):
+        (tmp_path / table).write_text("a x\n")
+    (tmp_path / "gop.txt").write_text("a 0 B -0.5\n")
+    write_matrices([("a", np.zeros((1, 4)))], tmp_path / "features.ark", tmp_path / "features.scp")
+    (tmp_path / file).write_text(content)
+    words = [sys.modules["experts"].ScoredWord("BE", 8.0, ("B", "IY"), (2.0, 1.0))]
+    with pytest.raises(InputError, match=message):
+        sys.modules["goodness"].read_goodness(tmp_path, tmp_path, {"a": words})
+
+
 def scored(rng: np.random.Generator, size: int = 400) -> tuple[np.ndarray, ...]:
     """Goodness, experts' scores and phones, whose relations differ."""
     phones = rng.choice(["AA", "B"], size)
