@@ -79,12 +79,18 @@ def reason(error: OSError) -> str:
     return f"{message}; {remedy}" if remedy else message
 
 
-def is_of_file(error: OSError) -> bool:
-    """Whether it is what a path names that cannot be used, not the disk or a limit just now.
+@contextmanager
+def opening(what: str = "") -> Iterator[None]:
+    """Make an InputError of an error about what a path names: then an utterance may be left out.
 
-    Only then an utterance may be left out: the same command would leave it out again.
+    One of the disk, or of a limit just now, stays: the same command may end otherwise.
     """
-    return error.errno in OF_FILES
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in OF_FILES:
+            raise
+        raise InputError(f"{what}: {reason(error)}" if what else explain(error)) from None
 
 
 def explain(error: OSError) -> str:

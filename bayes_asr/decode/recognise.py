@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, opening
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
@@ -136,8 +136,9 @@ def open_recogniser(
     # Kaldi's graph folders need not have a lexicon: words are recognised without it.
     pronouncer = None
     try:
-        pronouncer = read_pronouncer(graph, model)
-    except (InputError, OSError) as error:
+        with opening():
+            pronouncer = read_pronouncer(graph, model)
+    except InputError as error:
         LOGGER.warning("%s; times are rough", error)
     decoding_graph = load_decoding_graph(graph, model, None, options.hotwords)
     engine = choose_engine()

@@ -165,7 +165,7 @@ def accumulate_unadapted(
     )
     network, model = models.network, models.unadapted
     try:
-        x = models.read(utt)
+        x = models.features[utt]
         scores = models.score(utt, x, model)
         lattice, _ = search_lattice(network, scores, options, models.engine)
         if lattice is not None:
@@ -185,7 +185,7 @@ def accumulate_adapted(
     """Search with the first transform of the speaker, and add the statistics of an utterance."""
     options, network = models.job.options, models.plain_network
     try:
-        x = apply_transform(transform, models.read(utt))
+        x = apply_transform(transform, models.features[utt])
         lattice, reached = search_lattice(network, models.score(utt, x), options, models.engine)
         if lattice is not None:
             words = models.engine.determinize(
@@ -227,7 +227,7 @@ def rescore(models: Models, first_pass: FirstPassResult, transform: np.ndarray) 
             raise first_pass.fault
         rescored = None
         if lattice is not None:
-            x = apply_transform(transform, models.read(first_pass.utt))
+            x = apply_transform(transform, models.features[first_pass.utt])
             scores = np.float32(options.acoustic_scale) * models.score(first_pass.utt, x)
             rescored = replace_acoustic(lattice, scores, models.transitions.pdf)
         return read_lattice(

@@ -164,7 +164,7 @@ def decode_unadapted(models: Models, utt: str) -> Result:
     """Decode an utterance without adaptation."""
     loglikes: np.ndarray | InputError
     try:
-        loglikes = models.score(utt, models.read(utt))
+        loglikes = models.score(utt, models.features[utt])
     except InputError as error:
         loglikes = error
     return decode_one(models.network, models.job, models.engine.name, utt, loglikes)

@@ -68,13 +68,6 @@ class Models:
         """
         return replace(self.network, phone_start=np.zeros_like(self.network.phone_start))
 
-    def read(self, utt: str) -> np.ndarray:
-        """The features of an utterance, float32 [T, D]; InputError where they cannot be read."""
-        try:
-            return self.features[utt]
-        except OSError as error:
-            raise InputError(str(error)) from None
-
     def score(self, utt: str, x: np.ndarray, mixtures: Mixtures | None = None) -> np.ndarray:
         """Log-likelihoods [T, P] of features [T, D], by one matrix product; InputError for others.
 

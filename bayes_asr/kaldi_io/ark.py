@@ -4,19 +4,18 @@ kaldiio encodes the matrices that are written. It reads none: it trusts headers,
 unpickles an archive that asks for it.
 """
 
-import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from bayes_asr.base.errors import InputError, is_of_file, reason
-from bayes_asr.base.files import replacing, writing
+from bayes_asr.base.errors import InputError, opening
+from bayes_asr.base.files import writing
 from bayes_asr.kaldi_io.binary import KaldiReader, iter_lines, open_bytes, read_pairs
 from bayes_asr.kaldi_io.byte_reader import ByteReader, OpenPipe, check_name
 from bayes_asr.kaldi_io.integers import read_binary_ints, read_text_ints
@@ -170,7 +169,7 @@ def write_matrices(
         raise InputError(f"{scp}: Kaldi cannot look into the gzipped {ark}; write a plain archive")
     written: set[str] = set()
     with ExitStack() as stack:
-        index = stack.enter_context(_open_index(scp)) if scp else None
+        index = stack.enter_context(writing(Path(scp))) if scp else None
         file = stack.enter_context(writing(ark))
         for utt, matrix in items:
             check_name(utt, written, ark)
@@ -178,7 +177,7 @@ def write_matrices(
             # An index points behind the name, to the mark of binary data.
             file.write(f"{utt} ".encode())
             if index:
-                index.write(f"{utt} {ark.absolute()}:{file.tell()}\n")
+                index.write(f"{utt} {ark.absolute()}:{file.tell()}\n".encode())
             _encode(file, checked)
     return len(written)
 
@@ -200,12 +199,8 @@ def _open(rxfilename: str, what: str, open_pipe: OpenPipe | None) -> ByteReader:
         refuse_pipe(rxfilename, what, open_pipe)
         pipe = cast(OpenPipe, open_pipe)(rxfilename.strip().strip("|"))
         return ByteReader(pipe, rxfilename, None)
-    try:
+    with opening(f"{rxfilename}: cannot open {what}"):
         return open_bytes(split_rxfilename(rxfilename)["path"])
-    except OSError as error:
-        if not is_of_file(error):
-            raise
-        raise InputError(f"{rxfilename}: cannot open {what}: {reason(error)}") from None
 
 
 def _parse_range(rows: int, span: str, source: ByteReader, utt: str) -> slice:
@@ -242,12 +237,6 @@ def _check_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     if np.isnan(values).any():
         raise InputError(f"{ark}: {utt} holds NaN at frame {np.argwhere(np.isnan(values))[0][0]}")
     return np.ascontiguousarray(values, np.float32)
-
-
-@contextmanager
-def _open_index(path: Path) -> Iterator[io.TextIOWrapper]:
-    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
-        yield file
 
 
 def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from bayes_asr.base.errors import InputError, reason
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import name_file
 
 OpenPipe = Callable[[str], BinaryIO]
 READ_ERRORS = (OSError, EOFError, zlib.error)  # of the disk, and what gzip says of damage
@@ -186,9 +187,12 @@ class ByteReader:
             f"{what} needs {count} bytes at offset {start}, the file has {size}: {DAMAGED}"
         )
 
-    def _unreadable(self, error: Exception) -> InputError:
-        detail = reason(error) if isinstance(error, OSError) else str(error)
-        return self.fail(f"cannot be read after {self.position} bytes: {detail}; {DAMAGED}")
+    def _unreadable(self, error: Exception) -> Exception:
+        """The damage that gzip has found; an error of the disk stays, as it tells of no damage."""
+        if isinstance(error, OSError) and error.errno:
+            name_file(error, Path(self.name))
+            return error
+        return self.fail(f"cannot be read after {self.position} bytes: {error}; {DAMAGED}")
 
 
 def check_name(utt: str, names: set[str], ark: Path) -> None:

@@ -13,10 +13,12 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.data.sound.audio import read_audio
-from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_matrix
+from bayes_asr.data.sound.long import LongSound
+from bayes_asr.kaldi_io.ark import iter_archive, iter_int_vectors, iter_matrices, read_matrix
 from bayes_asr.kaldi_io.integers import write_int_vectors
+from bayes_asr.kaldi_io.text import read_mapping
 from tests.support.archives import MATRIX, ark_file, binary, one_line
 
 
@@ -170,7 +172,10 @@ def test_sounds_and_whole_archives_are_no_matrices(
     one_line(error, path, "u is no matrix before offset", part)
 
 
-@pytest.mark.parametrize("read", [lambda name: read_matrix(name, "utt"), read_audio])
+@pytest.mark.parametrize(
+    "read",
+    [lambda name: read_matrix(name, "utt"), read_audio, lambda name: LongSound.open(name, None)],
+)
 def test_a_disk_that_fails_says_nothing_of_an_utterance(
     read: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,3 +189,12 @@ def test_a_disk_that_fails_says_nothing_of_an_utterance(
     monkeypatch.setattr("builtins.open", fail)
     with pytest.raises(OSError, match="Input/output"):
         read(__file__)
+
+
+@pytest.mark.parametrize("read", [read_mapping, lambda path: [*iter_archive(str(path))]])
+def test_a_disk_that_fails_in_a_file_says_nothing_of_damage(read: Callable[[Path], object]) -> None:
+    """What says that a file is damaged has it made again, for hours."""
+    memory = Path("/proc/self/mem")  # whose first bytes nobody can read, as those of a bad disk
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)) as failed:
+        read(memory)
+    assert complaint(failed.value).startswith(f"{memory}: ")

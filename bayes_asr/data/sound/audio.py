@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 import scipy  # which imports its parts as they are used
 
-from bayes_asr.base.errors import InputError, is_of_file, reason
+from bayes_asr.base.errors import InputError, opening
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.containers import CONVERT_ANY, KINDS, NEEDED, check_complete, is_known
 from bayes_asr.data.sound.file_bytes import FileBytes
@@ -171,17 +171,13 @@ def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
 
 
 def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:
-    try:
+    with opening(f"{name}: cannot be opened"):
         if name == STDIN:  # may be read once more, and be empty then
             return ByteReader(open_standard_input(), "standard input", None)
         if is_pipe(name):
             refuse_pipe(name, "the sound", open_pipe)
             return ByteReader(cast(OpenPipe, open_pipe)(name.strip().strip("|")), name, None)
         return open_bytes(name)
-    except OSError as error:
-        if not is_of_file(error):
-            raise
-        raise InputError(f"{name}: cannot be opened: {reason(error)}") from None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError, reason
+from bayes_asr.base.errors import opening
 from bayes_asr.base.files import open_to_read
 from bayes_asr.data.sound.audio import (
     STDIN,
@@ -159,7 +159,5 @@ def leave_out(spans: Iterable[Span], gaps: Sequence[Span], least: float) -> Iter
 
 
 def _open(name: str) -> BinaryIO:
-    try:
+    with opening(f"{name}: cannot be opened"):
         return open_standard_input() if name == STDIN else open_to_read(name)
-    except OSError as error:
-        raise InputError(f"{name}: cannot be opened: {reason(error)}") from None

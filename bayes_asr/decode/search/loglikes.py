@@ -61,5 +61,5 @@ def read_any(source: str) -> Iterator[tuple[str, Loglikes]]:
     for utt, rxfilename in read_scp(Path(source)).items():
         try:
             yield utt, read_matrix(rxfilename, utt, finite=False)
-        except (InputError, OSError) as error:
-            yield utt, InputError(str(error))
+        except InputError as error:
+            yield utt, error

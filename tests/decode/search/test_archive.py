@@ -1,5 +1,6 @@
 """Decoding an archive: every utterance appears, each fault is named, nothing is half done."""
 
+import errno
 import json
 import os
 import re
@@ -136,6 +137,28 @@ def test_damaged_entry_of_an_scp_stands_alone(graph: Path) -> None:
         decode_archive(replace(job_of(graph), loglikes=str(scp)), out)
     words = read_text(out / "words.txt")
     assert words == {"a": ["yes", "no"], "b": [], "c": [], "d": ["yes", "no"]}
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_disk_that_fails_is_no_fault_of_an_utterance(
+    number: int, graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = graph.parent / "good.ark", graph.parent / "bad.ark"
+    write_unchecked({"one": loglikes(5)}, good)
+    scp = graph.parent / "loglikes.scp"
+    scp.write_text(f"a {good}:4\nb {bad}:4\n")
+    plain = open
+
+    def failing(name: str | Path, *options: object, **more: object) -> object:
+        if str(name) == str(bad):
+            raise OSError(number, os.strerror(number), str(name))
+        return plain(name, *options, **more)
+
+    monkeypatch.setattr("builtins.open", failing)
+    with pytest.raises(OSError, match=os.strerror(number)) as failed:
+        decode_archive(replace(job_of(graph), loglikes=str(scp)), graph.parent / "out")
+    assert failed.value.filename == str(bad)
+    assert not (graph.parent / "out/words.txt").exists()
 
 
 def test_truncated_archive_leaves_earlier_results(graph: Path) -> None:
