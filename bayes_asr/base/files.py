@@ -5,6 +5,7 @@ Those that belong together appear together. What is not complete lies in a folde
 
 import errno
 import fcntl
+import fnmatch
 import gzip
 import os
 import platform
@@ -66,15 +67,19 @@ def open_to_read(name: str) -> BinaryIO:
 
 
 def is_there(path: Path) -> bool:
-    """Say whether a file exists, once its group is complete."""
+    """Say whether a file exists, once its group is complete; OSError where that cannot be seen."""
     check_settled(path)
-    return path.exists()
+    with suppress(FileNotFoundError, NotADirectoryError, ValueError):  # no name has a zero byte
+        return bool(os.stat(path))
+    return False
 
 
 def find_files(directory: Path, pattern: str) -> list[Path]:
     """The files of a folder that match, sorted, once each group there is complete."""
     check_settled(directory / pattern)
-    return sorted(directory.glob(pattern))
+    with suppress(FileNotFoundError, NotADirectoryError):  # not where it is forbidden
+        return sorted(directory / x for x in fnmatch.filter(os.listdir(directory), pattern))
+    return []
 
 
 def _open(name: str) -> BinaryIO:
@@ -242,6 +247,7 @@ def check_settled(path: Path | str) -> None:
 
 def find_below(directory: Path, *names: str) -> list[Path]:
     """The files of these names (with * for any part) at or below a folder, whole and in place."""
+    find_files(directory, "*")  # OSError where `rglob` would pass over what is forbidden
     # The list is made first, since finishing removes folders that are being walked.
     for stopped in list(directory.rglob(REPLACED_BY)):
         check_settled(stopped)

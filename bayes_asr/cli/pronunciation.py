@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.base.files import replacing, together
+from bayes_asr.base.files import is_there, replacing, together
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (
     add_alignment_arguments,
@@ -101,7 +101,7 @@ def _score_set(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSou
     if not scored:
         raise InputError(f"{args.data or args.on}: has no utterances to score")
     sound = args.sound
-    if sound is None and args.data and (args.data / "wav.scp").exists():
+    if sound is None and args.data and is_there(args.data / "wav.scp"):
         sound = args.data
     return scored, partial(iter_sounds, sound) if sound else lambda _: ()
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import find_files, is_there
 from bayes_asr.base.installed import recipe_script
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.inputs import DataConfig
@@ -59,8 +60,8 @@ def _advise(candidates: Sequence[str], data: DataConfig) -> str:
 def find_existing(path: Path) -> list[Path]:
     """The paths that a candidate means and that exist; its last part may hold `*`."""
     if "*" in path.name:
-        return [match for match in sorted(path.parent.glob(path.name)) if match.exists()]
-    return [path] if path.exists() else []
+        return [match for match in find_files(path.parent, path.name) if is_there(match)]
+    return [path] if is_there(path) else []
 
 
 def _say_others(paths: Sequence[Path], several: str) -> str:
@@ -109,7 +110,7 @@ def data_with_stm(data: DataConfig, name: str) -> Path:
     folders = getattr(data, name).features
     for folder in folders:
         for directory in find_existing(Path(data.dir) / folder):
-            if (directory / "stm").exists():
+            if is_there(directory / "stm"):
                 return directory
     raise InputError(
         f"score.glm is set, but none of {', '.join(folders)} in {data.dir} has an "

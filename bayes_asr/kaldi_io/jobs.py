@@ -47,7 +47,7 @@ def check_jobs(directory: Path, kind: str, paths: Iterable[Path], suffix: str = 
         extra = f" and {absent - 1} more" if absent > 1 else ""
         says = (
             f"{count_file.name} says {jobs}"
-            if count_file.exists()
+            if is_there(count_file)
             else f"{kind}.{jobs}{suffix} is there"
         )
         raise InputError(
@@ -68,7 +68,7 @@ def check_lattice_jobs(lattices: Iterable[Path]) -> None:
     for directory in {path.parent for path in selected}:
         archives = find_files(directory, "lat.*.gz")
         # Somebody who names some of the archives only wants these.
-        if (directory / "num_jobs").exists() and {*archives} <= selected:
+        if is_there(directory / "num_jobs") and {*archives} <= selected:
             check_jobs(directory, "lat", archives)
 
 

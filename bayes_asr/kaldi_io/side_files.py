@@ -82,9 +82,11 @@ def read_history(run: Path, measured: Sequence[str]) -> list[dict[str, Any]]:
     path = run / HISTORY
     form = f"a JSON object on each line with {', '.join(measured)}"
     try:
-        lines = read_bytes(path).decode().splitlines() if path.exists() else []
+        lines = read_bytes(path).decode().splitlines()
         # Python's json reads NaN and long integers too: `_is_number` bounds what counts.
         entries = [json.loads(line) for line in lines]
+    except FileNotFoundError:
+        return []
     except (ValueError, RecursionError):
         raise InputError(f"{path}: not {form}") from None
     for number, entry in enumerate(entries, start=1):

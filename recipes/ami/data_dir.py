@@ -1,6 +1,5 @@
 """A set of AMI as a Kaldi data directory, line by line what egs/ami/s5b makes of it."""
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from transcripts import DISTANT, Utterance
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.glm import ENGLISH
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
+from bayes_asr.recipe.folder.sounds import find_files
 
 SOUNDS = {
     "ihm": re.compile(r"(\w+)\.Headset-(\d)\.wav", re.IGNORECASE),
@@ -38,13 +38,9 @@ def find_sounds(corpus: Path, mic: str = "ihm") -> dict[Recording, Path]:
     depth below `corpus`, through links as well.
     """
     found: dict[Recording, Path] = {}
-    seen: set[str] = set()
-    for folder, folders, files in os.walk(corpus.resolve(), followlinks=True):
-        folders[:] = sorted(f for f in folders if os.path.realpath(Path(folder, f)) not in seen)
-        seen.update(os.path.realpath(Path(folder, f)) for f in folders)
-        for file in sorted(files):
-            if match := SOUNDS[mic].fullmatch(file):
-                found.setdefault((match[1], int(match[2])), Path(folder, file))
+    for file in find_files(corpus.resolve()):
+        if match := SOUNDS[mic].fullmatch(file.name):
+            found.setdefault((match[1], int(match[2])), file)
     return found
 
 

@@ -4,6 +4,7 @@ import errno
 import itertools
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ from bayes_asr.base.files import (
     HOST,
     REPLACED_BY,
     discard,
+    find_below,
+    find_files,
+    is_there,
     read_text,
     replacing,
     settle,
@@ -23,6 +27,7 @@ from bayes_asr.base.files import (
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.lattice_files import write_lattices
+from tests.attacks.breakages import unprivileged
 from tests.attacks.fuzzing import WORD_LATTICES
 
 
@@ -320,3 +325,31 @@ def test_a_new_folder_appears_whole_or_not_at_all(
     assert [*tmp_path.iterdir()] == [out]
     with pytest.raises(InputError, match="out: is not empty; choose another folder"):
         write()
+
+
+# --- what may not be seen
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda folder: is_there(folder / "file"),
+        lambda folder: find_files(folder, "f*"),
+        lambda folder: find_below(folder, "file"),
+    ],
+)
+def test_what_is_forbidden_is_not_said_to_be_absent(
+    look: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """Whoever is told that a file is missing makes it anew."""
+    folder = tmp_path / "folder"
+    assert not look(folder)
+    folder.mkdir()
+    assert not look(folder)
+    (folder / "file").touch()
+    assert look(folder)
+    folder.chmod(0)
+    with unprivileged(), pytest.raises(PermissionError) as refused:
+        look(folder)
+    folder.chmod(0o700)
+    assert str(refused.value.filename).startswith(str(folder))

@@ -12,6 +12,7 @@ import pytest
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 from bayes_asr.recipe.folder.utterances import key_utterances
+from tests.attacks.breakages import unprivileged
 from tests.recipes.test_folder import SETS, make_corpus, prepare
 
 NAMES = [f"s{s}/t{t}" for s in range(6) for t in range(3)]
@@ -52,6 +53,20 @@ def test_all_that_is_odd_is_said_at_once(
     assert "utt2spk, line 1: s0/t0\\xa0x holds U+00A0 NO-BREAK SPACE" in errors[0]
     assert "utt2spk: no speaker for 18 of 18 names" in errors[1]
     assert "lm.arpa: has no word of the lexicon, whose 2 words are such as HELLO, WOR" in errors[2]
+
+
+def test_a_folder_of_sounds_that_may_not_be_read_is_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello world"))
+    (corpus / "text").unlink()
+    for name in NAMES:
+        (corpus / f"{name}.txt").write_text("hello world\n")
+    (corpus / "s5").chmod(0)
+    with unprivileged():
+        assert prepare(corpus, tmp_path / "out", "--beside") == 1
+    (corpus / "s5").chmod(0o700)
+    assert f"{corpus / 's5'}: Permission denied" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

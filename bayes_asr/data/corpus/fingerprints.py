@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import read_bytes
+from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.data.corpus.labelled import Features, LabelledSet
 
@@ -21,7 +21,7 @@ def hash_stream(data: LabelledSet, stream: str) -> dict[str, str]:
     pipe prints is not looked at; the scp has its command.
     """
     features = data.streams[stream]
-    if not all(archive.exists() for archive in features.archives):
+    if not all(map(is_there, features.archives)):
         data.check()  # says of which utterance
     hashes = {str(path): content_hash(content) for path, content in _contents(features)}
     return {**hashes, **{str(part.directory): part.digest for part in data.alignments.parts}}
@@ -51,7 +51,7 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
 def _contents(features: Features) -> Iterator[tuple[Path, Iterator[bytes]]]:
     """Yield each file and the bytes of it that are hashed."""
     for table in (directory / name for directory in features.directories for name in TABLES):
-        if table.exists():
+        if is_there(table):
             yield table, iter([read_bytes(table)])
     for archive in features.statistics_archives:
         yield archive, iter([read_bytes(archive)])

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
 from bayes_asr.data.features.front_end import (
     FrontEnd,
     cmvn_statistics,
@@ -162,7 +163,7 @@ class Features:
     def _check_files(self) -> None:
         """InputError for the first file that a table names and that does not exist."""
         paths = [*self.archives, *self.statistics_archives]
-        if not (absent := {path for path in paths if _is_absent(path)}):
+        if not (absent := {path for path in paths if not is_there(path)}):
             return
         for part in self._data.parts:
             for name, table in (("feats.scp", part.feats), ("cmvn.scp", part.cmvn)):
@@ -202,17 +203,6 @@ class Features:
         for utt in self._feats:
             by_speaker.setdefault(self._data.utt2spk[utt], []).append(utt)
         return by_speaker
-
-
-def _is_absent(path: Path) -> bool:
-    """Whether nothing is there; any other trouble is told when the file is read."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        pass
-    return False
 
 
 def check_dimensions(name: str, features: Features, trained: Features) -> None:

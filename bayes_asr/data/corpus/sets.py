@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import find
 from bayes_asr.config.inputs import DataConfig, LabelledSetConfig
@@ -65,7 +66,7 @@ def is_labelled(config: Config, selection: LabelledSetConfig) -> bool:
     if file := task_of(config).labels.file:
         candidates = (*selection.features, *selection.features_all_of)
     places = (Path(config.data.dir) / path for path in candidates)
-    return any((path / file).exists() for place in places for path in find_existing(place))
+    return any(is_there(path / file) for place in places for path in find_existing(place))
 
 
 def open_set(

@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.base.files import replacing, settle, together
+from bayes_asr.base.files import is_there, replacing, settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
@@ -312,7 +312,7 @@ def _report_remarks(remarks: Iterable[Remark]) -> None:
 
 def _read_sides(path: Path) -> dict[str, str]:
     """The sides of a conversation (reco2file_and_channel) other than the first, by recording."""
-    if not path.exists():
+    if not is_there(path):
         return {}
     lines = (fields for _, fields in iter_lines(path))
     return {fields[0]: fields[-1] for fields in lines if fields[-1] not in FIRST_SIDES}
@@ -326,7 +326,7 @@ def list_recordings(
     Recordings that wav.scp lacks are named; InputError if more than `limit` of the `total`
     utterances are of these.
     """
-    if not (data_dir / "segments").exists():
+    if not is_there(data_dir / "segments"):
         return [(utt, []) for utt in sounds.files]
     segments = read_segments(data_dir / "segments")
     # A group is a run of segments of one recording and channel, so its sound is read once.

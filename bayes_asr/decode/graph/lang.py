@@ -42,7 +42,7 @@ def read_lang(lang: Path, unknown: str | None = None) -> Lang:
         fst = lang / "L.fst"
         probability = _read_pause(fst) if is_there(fst) else pause_probability(lexicon)
     oov = lang / "oov.txt"
-    unknown = unknown or (" ".join(_read_words(oov)) if oov.exists() else None)
+    unknown = unknown or (" ".join(_read_words(oov)) if is_there(oov) else None)
     if unknown and all(entry.word != unknown for entry in lexicon):
         raise InputError(f"{path}: lacks {unknown}, the word for words without pronunciation")
     return Lang(lexicon, silence, probability, unknown)

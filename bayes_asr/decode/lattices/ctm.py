@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.lattices.mbr import TimedWord
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -44,9 +45,9 @@ def read_places(data_dir: Path) -> dict[str, Place] | None:
     without it they keep theirs, in channel 1.  Kaldi: utils/convert_ctm.pl.
     """
     segments, names = data_dir / "segments", data_dir / "reco2file_and_channel"
-    if not segments.exists():
+    if not is_there(segments):
         return None
-    files = dict(_read_files_and_channels(names)) if names.exists() else None
+    files = dict(_read_files_and_channels(names)) if is_there(names) else None
     places = {}
     for utt, recording, _, begin, _ in read_segments(segments):
         if files is not None and recording not in files:

@@ -280,7 +280,7 @@ class DecodedRun:
             path
             for name in self.sets
             for kind in ("words.lmwt*.txt", "lat.*.gz")
-            for path in sorted((self.path / f"decode_{name}").glob(kind))
+            for path in find_files(self.path / f"decode_{name}", kind)
         ]
         return [self.path / CONFIG, *rules, *tables, *outputs]
 
@@ -338,7 +338,7 @@ class DecodedRun:
 
 def open_decoded_run(path: Path, config: Config) -> DecodedRun:
     """Find the decoded sets of a run; InputError where dev is not among them."""
-    sets = [name for name in SETS if (path / f"decode_{name}").is_dir()]
+    sets = [name for name in SETS if is_there(path / f"decode_{name}")]
     if "dev" not in sets:
         verb = task_of(config).recogniser
         raise InputError(f"{path}: no decode_dev; run bayes-asr {verb} first")

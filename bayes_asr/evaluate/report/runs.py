@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bayes_asr.base.errors import InputError, printable
-from bayes_asr.base.files import find_below
+from bayes_asr.base.files import find_below, is_there
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import Score, read_scores
 from bayes_asr.evaluate.score.statistics import Interval, beta_of_runs
@@ -140,7 +140,7 @@ def _read_run(path: Path) -> Run:
     scores = {
         (name, score.convention): score
         for name in SETS
-        if (path / _name_scores(name)).exists()
+        if is_there(path / _name_scores(name))
         for score in read_scores(path / _name_scores(name))
     }
     environment = _read_environment(path / "env.json")
@@ -163,7 +163,7 @@ def _list_analyses(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_environment(file: Path) -> dict[str, Any]:
     """The content of env.json; empty where there is none."""
-    if not file.exists():
+    if not is_there(file):
         return {}
     try:
         environment: dict[str, Any] = check(read_json(file), "the file", "an object")

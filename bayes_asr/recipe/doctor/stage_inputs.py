@@ -4,7 +4,6 @@ They say in seconds, before hours are spent, whether all is there and fits toget
 reads the rest of its data when it starts.
 """
 
-import os
 import shutil
 from collections.abc import Callable, Container, Iterator
 from importlib.util import find_spec
@@ -169,7 +168,7 @@ def _check_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Itera
         for stream, data in directories.items():
             features = features_of(data, config, stream, open_pipe)
             check_dimensions(stream, features, trained[stream])
-            gone = next((path for path in features.archives if not os.path.exists(path)), None)
+            gone = next((path for path in features.archives if not is_there(path)), None)
             if gone:
                 table = features.directories[0] / "feats.scp"
                 raise InputError(f"{gone}: {table} names it, but it is not there")
@@ -202,7 +201,7 @@ def _check_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> It
             continue
         data = data_dir(config, name, open_pipe)
         path = data.path / config.score.text
-        if not path.exists():
+        if not is_there(path):
             raise InputError(f"{path} is missing: {name} is scored against it; write it")
         transcripts = read_text(path)
         lacking = [utt for utt in data.feats or {} if utt not in transcripts]

@@ -29,10 +29,13 @@ Sounds = Mapping[str, list[Path]]  # files by what they may be called
 
 
 def find_files(corpus: Path) -> list[Path]:
-    """The files below a folder, at any depth and through links; each folder once."""
+    """The files below a folder, at any depth and through links; each folder once.
+
+    OSError for a folder that may not be read.
+    """
     files: list[Path] = []
     visited: set[str] = set()
-    for folder, subfolders, names in os.walk(corpus, followlinks=True):
+    for folder, subfolders, names in os.walk(corpus, followlinks=True, onerror=_raise_unless_gone):
         # A link may lead back to where one is.
         if os.path.realpath(folder) in visited:
             subfolders.clear()
@@ -41,6 +44,12 @@ def find_files(corpus: Path) -> list[Path]:
         subfolders.sort()
         files += (Path(folder, name) for name in names)
     return sorted(files)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    """Let `os.walk` pass over what is no folder, but not over what it cannot look into."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 def find_sound(corpus: Path) -> list[Path]:

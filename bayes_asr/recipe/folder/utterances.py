@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.files import is_there
 from bayes_asr.decode.graph.lexicon import RESERVED
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import (
@@ -110,7 +111,7 @@ def find_utterances(
 def _read_speakers(corpus: Path, text: Path, transcripts: Transcripts) -> dict[str, str]:
     """The speaker of each name by utt2spk; none without this file."""
     path = corpus / "utt2spk"
-    if not path.is_file():
+    if not is_there(path):
         return {}
     speakers = {compose(name): compose(who) for name, who in read_mapping(path).items()}
     strangers = sorted(transcripts.keys() - speakers.keys())

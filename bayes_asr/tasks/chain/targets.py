@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import read_bytes
+from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.config.schema import Config
@@ -68,7 +68,7 @@ def read_chain(config: Config) -> ChainFolder:
     directory = locate(config.data.chain, config.data, CHAIN)
     model_path, tree_path, graph_path = paths = [directory / name for name in FILES]
     for path in paths:
-        if not path.exists():
+        if not is_there(path):
             raise InputError(f"{path}: not there; make it by bayes-asr gmm chain-tree")
     model, tree, fst = read_transition_model(model_path), read_tree(tree_path), read_fst(graph_path)
     # Leaves of a tree are numbered from 0 without gaps.

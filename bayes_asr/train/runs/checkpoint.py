@@ -75,7 +75,7 @@ class DamagedError(InputError):
 
 def has_begun(run: Path) -> bool:
     """Whether a run has left something to go on from."""
-    return any((run / name).exists() for name in RESUMED)
+    return any(is_there(run / name) for name in RESUMED)
 
 
 def save(path: Path, content: dict[str, Any], *, keep: Path | None = None) -> None:

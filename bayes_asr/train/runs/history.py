@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import is_there, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.kaldi_io import side_files
 
@@ -20,7 +20,7 @@ def append_to_history(run: Path, entry: Mapping[str, Any]) -> None:
     """Add the line of an epoch to history.jsonl."""
     history = run / HISTORY
     with replacing(history) as temporary:
-        if history.exists():
+        if is_there(history):
             shutil.copyfile(history, temporary)
         with temporary.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import read_bytes, replacing
+from bayes_asr.base.files import find_files, is_there, read_bytes, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.shared_library import name_blas
@@ -54,20 +54,18 @@ def make_paths_absolute(config: Config) -> Config:
 
 def read_recorded_config(run: Path) -> Config | None:
     """Read the configuration of a run; None where there is nothing to go on from."""
-    resumable = (run / CONFIG).exists() and any(
-        (run / name).exists() for name in checkpoint.RESUMED
-    )
+    resumable = is_there(run / CONFIG) and checkpoint.has_begun(run)
     return read_configuration(run) if resumable else None
 
 
 def check_same_configuration(config: Config, run: Path) -> None:
     """Refuse to go on with a run that was started with another configuration."""
     recorded = run / CONFIG
-    checkpoints = [name for name in checkpoint.RESUMED if (run / name).exists()]
+    checkpoints = [name for name in checkpoint.RESUMED if is_there(run / name)]
     if not checkpoints:
         _check_no_network(run)
         return
-    if not recorded.exists():
+    if not is_there(recorded):
         raise InputError(
             f"{recorded}: missing beside {checkpoints[0]}, so nothing says what that was trained"
             " with; restore it, or start over with --new"
@@ -86,9 +84,9 @@ def _check_no_network(run: Path) -> None:
     """Refuse to start where a run has lost its checkpoints: its network would be overwritten."""
     history = run / HISTORY
     remains = [
-        path for path in (run / checkpoint.BEST, *sorted(run.glob("*.damaged"))) if path.exists()
+        path for path in (run / checkpoint.BEST, *find_files(run, "*.damaged")) if is_there(path)
     ]
-    remains += [history] if history.exists() and history.stat().st_size else []
+    remains += [history] if is_there(history) and history.stat().st_size else []
     if remains:
         raise InputError(
             f"{remains[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that,"

@@ -14,8 +14,9 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import is_labelled, open_sets, training_and_dev
-from bayes_asr.data.directories import data_with_stm
+from bayes_asr.data.directories import data_with_stm, locate_all
 from bayes_asr.data.features.skipped import report_skipped
+from tests.attacks.breakages import unprivileged
 from tests.support.small_corpus import (
     DIMENSIONS,
     made_up,
@@ -122,6 +123,18 @@ def test_directories_are_found_by_a_part_of_their_names(tmp_path: Path) -> None:
     config = load([], [f"data.dir={tmp_path}", aligned, featured])
     assert is_labelled(config, config.data.dev)
     assert data_with_stm(config.data, "dev") == tmp_path / "data/dev_clean"
+
+
+@pytest.mark.parametrize("name", ["dev", "de*"])
+def test_a_folder_that_may_not_be_entered_is_not_said_to_be_absent(
+    name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "data/dev").mkdir(parents=True)
+    config = load([], [f"data.dir={tmp_path}", f"data.dev.features=[data/{name}]"])
+    (tmp_path / "data").chmod(0)
+    with unprivileged(), pytest.raises(PermissionError):
+        locate_all(config.data, "dev", "features")
+    (tmp_path / "data").chmod(0o700)
 
 
 # --- archives of jobs

@@ -1,5 +1,6 @@
 """What a run says of itself: its state, its log, its curves."""
 
+import errno
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from bayes_asr.base import lock, log
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
+from bayes_asr.kaldi_io import side_files
 from bayes_asr.train.runs import state
 from bayes_asr.train.runs.status import list_runs, read_status
 from bayes_asr.train.start import train
@@ -162,6 +164,16 @@ def test_status_of_a_folder_without_runs_is_an_error(
     assert "no run at or below this folder" in capsys.readouterr().err
     assert main(["status", str(tmp_path / "gone")]) == 1
     assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_history_that_goes_this_instant_is_none(
+    small_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanish(path: Path) -> bytes:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+    monkeypatch.setattr(side_files, "read_bytes", vanish)
+    assert side_files.read_history(small_run, ["epoch"]) == []
 
 
 def test_status_names_a_damaged_history(
