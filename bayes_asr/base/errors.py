@@ -93,6 +93,12 @@ def opening(what: str = "") -> Iterator[None]:
         raise InputError(f"{what}: {reason(error)}" if what else explain(error)) from None
 
 
+def name_file(error: OSError, path: object) -> None:
+    """Say which file the error is about, which a full disk does not."""
+    if error.filename is None:
+        error.filename = str(path)
+
+
 def explain(error: OSError) -> str:
     """The same with the file in front, where the system named one."""
     files = [

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from bayes_asr.base.errors import InputError, reason
+from bayes_asr.base.errors import InputError, name_file, reason
 
 LONGEST_TEXT = 1 << 20
 HOST = platform.node() or "localhost"
@@ -392,9 +392,3 @@ def _is_over(path: Path, host: str, process: str) -> bool:
     except PermissionError:  # it is somebody else's
         pass
     return False
-
-
-def name_file(error: OSError, path: Path) -> None:
-    """Say which file the error is about, which a full disk does not."""
-    if error.filename is None:
-        error.filename = str(path)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from bayes_asr.base.files import name_file
+from bayes_asr.base.errors import name_file
 
 CLOSED = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
 """How the null device stands in for a closed stream: results are not to vanish, messages may."""

@@ -103,16 +103,3 @@ def locate_streams(data: DataConfig, name: str) -> list[Path]:
         for path in locate_all(data, name, "streams", stream)
     )
     return [*locate_all(data, name, "features"), *further]
-
-
-def data_with_stm(data: DataConfig, name: str) -> Path:
-    """The first of a set's data directories that has an STM, which score.glm scores by."""
-    folders = getattr(data, name).features
-    for folder in folders:
-        for directory in find_existing(Path(data.dir) / folder):
-            if is_there(directory / "stm"):
-                return directory
-    raise InputError(
-        f"score.glm is set, but none of {', '.join(folders)} in {data.dir} has an "
-        f"stm for {name}; make one, or set score.glm to null to score texts"
-    )

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import name_file
+from bayes_asr.base.errors import InputError, name_file
 
 OpenPipe = Callable[[str], BinaryIO]
 READ_ERRORS = (OSError, EOFError, zlib.error)  # of the disk, and what gzip says of damage
@@ -190,7 +189,7 @@ class ByteReader:
     def _unreadable(self, error: Exception) -> Exception:
         """The damage that gzip has found; an error of the disk stays, as it tells of no damage."""
         if isinstance(error, OSError) and error.errno:
-            name_file(error, Path(self.name))
+            name_file(error, self.name)
             return error
         return self.fail(f"cannot be read after {self.position} bytes: {error}; {DAMAGED}")
 

@@ -10,7 +10,7 @@ from bayes_asr.base.files import is_there
 from bayes_asr.kaldi_io.ark import Moves, read_scp
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.sorted_table import join_tables
-from bayes_asr.kaldi_io.text import DataDir, refuse_strangers
+from bayes_asr.kaldi_io.text import DataDir, read_text, refuse_strangers
 
 
 def read_data_dir(
@@ -74,6 +74,13 @@ def combine_data_dirs(parts: Sequence[DataDir]) -> DataDir:
     return CombinedDataDir(
         parts[0].path, join_tables(feats, "has features"), cmvn or None, tuple(parts)
     )
+
+
+def read_texts(paths: Sequence[Path]) -> Mapping[str, list[str]]:
+    """The transcripts of one file or several; InputError for an utterance that is in two."""
+    if len(paths) == 1:
+        return read_text(paths[0])
+    return join_tables([(path, read_text(path)) for path in paths], "has a transcript")
 
 
 def check_cmvn(parts: Sequence[DataDir]) -> None:

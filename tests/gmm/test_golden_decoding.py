@@ -109,6 +109,6 @@ def test_transforms_and_errors_are_kaldis(
         fitted, *_ = np.linalg.lstsq(np.column_stack((x, np.ones(len(x)))), y)
         assert np.abs(transform - fitted.T).max() < 0.07, speaker
         assert np.sqrt(np.square(transform - fitted.T).mean()) < 0.015, speaker
-    sets = {"dev": SetPaths(dev / "text", out)}
+    sets = {"dev": SetPaths([dev / "text"], out)}
     strict, _ = score_texts(sets, "per", "sclite", 39)["dev"]
     assert strict.counts.rate == pytest.approx(PER_OF_KALDI, abs=1.0)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import name_file
+from bayes_asr.base.errors import InputError, name_file
 from bayes_asr.base.processes.pool import map_serially, map_utterances
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import sweep_words

@@ -16,7 +16,12 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.directories import stream_dirs
-from bayes_asr.data.directories import data_with_stm, locate, locate_streams
+from bayes_asr.data.corpus.references import (
+    data_with_stm,
+    find_references,
+    list_tables,
+)
+from bayes_asr.data.directories import locate, locate_streams
 from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.rescore import write_ctm_at
@@ -50,11 +55,11 @@ from bayes_asr.evaluate.score.sweeps import (
     score_sweeps,
 )
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.data_dir import read_texts
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.kaldi_io.text import read_symbols, read_text, write_lines
 from bayes_asr.tasks.task import task_of
 
-TABLES = ("stm", "utt2spk", "segments", "reco2file_and_channel")
 NO_WORD = re.compile(r"<.*>|\[.*\]")
 Scorer = Literal["auto", "native", "nist"]
 
@@ -129,13 +134,15 @@ def iter_scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
             yield " ".join(fields)
 
 
-def find_without_features(config: Config, name: str, text: Path, decode: Path) -> set[str]:
+def find_without_features(
+    config: Config, name: str, texts: Sequence[Path], decode: Path
+) -> set[str]:
     """The utterances of a set without features, which need no hypothesis; a warning names them.
 
     Features are looked at only where a hypothesis is missing: nothing else needs them any more.
     """
     decoded = {utt for path in find_files(decode, "words*.txt")[:1] for utt in read_text(path)}
-    if read_text(text).keys() <= decoded or not all(
+    if read_texts(texts).keys() <= decoded or not all(
         is_there(directory / "feats.scp") for directory in locate_streams(config.data, name)
     ):
         return set()
@@ -161,7 +168,7 @@ class TimedSet:
         # An STM has segments and no utterances, so what is missing shows in `text` alone.
         if is_there(texts):
             hypotheses = next(iter(files.values()))
-            without_features = find_without_features(config, name, texts, decode)
+            without_features = find_without_features(config, name, [texts], decode)
             reference = Reference(read_text(texts), without_features=without_features)
             check_same_utterances(reference, read_text(hypotheses), hypotheses)
         lattices = tuple(find_files(decode, "lat.*.gz"))
@@ -267,10 +274,7 @@ class DecodedRun:
     def list_inputs(self) -> list[Path]:
         """The files that scores depend on."""
         data, options = self.config.data, self.config.score
-        directories = [self._find_reference(name) for name in self.sets]
-        tables = [
-            directory / table for directory in directories for table in (options.text, *TABLES)
-        ]
+        tables = [table for name in self.sets for table in list_tables(self.config, name)]
         rules = list_foldings(options.conventions)
         if options.glm:
             rules.append(find_glm(options.glm, Path(data.dir)))
@@ -311,28 +315,21 @@ class DecodedRun:
                 " is for the former; decode again for the latter"
             )
 
-    def _find_reference(self, name: str) -> Path:
-        """The data directory that a set is scored against."""
-        data = self.config.data
-        if self.config.score.glm:
-            return data_with_stm(data, name)
-        return locate(getattr(data, name).features, data, f"{name} reference")
-
     def _read_vocabulary(self) -> set[str]:
         """The words of the decoding graph."""
         data = self.config.data
         return set(read_symbols(locate(data.graph, data, "decoding graph") / "words.txt"))
 
     def _find_texts(self, name: str) -> TextSweep:
-        data, options = self._find_reference(name), self.config.score
+        directories, options = find_references(self.config, name), self.config.score
         paths = SetPaths(
-            data / options.text,
+            [directory / options.text for directory in directories],
             self.path / f"decode_{name}",
-            data / "utt2spk",
+            [directory / "utt2spk" for directory in directories],
             weighted=task_of(self.config).recogniser == "decode",
         )
         phones = timit_map(options.phone_map) if options.phone_map else {}
-        without_features = find_without_features(self.config, name, paths.reference, paths.decode)
+        without_features = find_without_features(self.config, name, paths.references, paths.decode)
         return TextSweep(name, paths, options.costs, phones, without_features)
 
 

@@ -16,7 +16,8 @@ from bayes_asr.evaluate.score.glm import read_glm
 from bayes_asr.evaluate.score.nist import read_ctm, read_stm, score_segments
 from bayes_asr.evaluate.score.phones import PhoneMap, fold
 from bayes_asr.evaluate.score.scores import Metric, Score, UtteranceScore
-from bayes_asr.kaldi_io.text import read_mapping, read_text
+from bayes_asr.kaldi_io.data_dir import read_texts
+from bayes_asr.kaldi_io.text import read_mapping
 
 Text = Mapping[str, Sequence[str]]
 Weights = tuple[float, float]
@@ -29,15 +30,15 @@ _HYPOTHESES = re.compile(r"words\.lmwt([\d.]+(?:e[+-]\d+)?)\.wip(-?\d+\.\d+)\.tx
 
 @dataclass(frozen=True)
 class SetPaths:
-    """One set: its reference `text`, its folder of hypotheses, and who speaks, where known.
+    """One set: its references `text`, its folder of hypotheses, and who speaks, where known.
 
     weighted: whether there are hypotheses at several LM weights, of a graph; else there is one,
     `words.txt`, which a decoder has written.
     """
 
-    reference: Path
+    references: Sequence[Path]
     decode: Path
-    utt2spk: Path | None = None
+    utt2spk: Sequence[Path] = ()
     weighted: bool = True
 
 
@@ -144,11 +145,11 @@ class TextSweep:
         if paths.weighted:
             self.files = find_hypotheses(paths.decode)
         self.weights: Sequence[Weights] = list(self.files)
-        speakers = read_mapping(paths.utt2spk) if paths.utt2spk else {}
-        self.reference = Reference(self._read(paths.reference), speakers, without_features)
+        speakers = {utt: who for file in paths.utt2spk for utt, who in read_mapping(file).items()}
+        self.reference = Reference(self._read(*paths.references), speakers, without_features)
 
-    def _read(self, path: Path) -> dict[str, list[str]]:
-        return _fold_all(read_text(path), self._phones)
+    def _read(self, *paths: Path) -> dict[str, list[str]]:
+        return _fold_all(read_texts(paths), self._phones)
 
     def utterances(self, weights: Weights, convention: Convention) -> list[UtteranceScore]:
         """Every utterance of the reference against its hypothesis at these weights."""

@@ -17,8 +17,9 @@ from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.directories import data_dir, features_of, stream_dirs
 from bayes_asr.data.corpus.labelled import Features, check_dimensions
+from bayes_asr.data.corpus.references import data_with_stm
 from bayes_asr.data.corpus.sets import open_set
-from bayes_asr.data.directories import data_with_stm, locate
+from bayes_asr.data.directories import locate
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.search.archive import choose_decoder
@@ -27,9 +28,10 @@ from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
 from bayes_asr.evaluate.score.nist import read_stm
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.data_dir import read_texts
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.nn.network import build_network
 from bayes_asr.recipe.doctor.check import (
@@ -200,15 +202,16 @@ def _check_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> It
             yield Check(f"{name} reference", "ok", str(stm))
             continue
         data = data_dir(config, name, open_pipe)
-        path = data.path / config.score.text
-        if not is_there(path):
-            raise InputError(f"{path} is missing: {name} is scored against it; write it")
-        transcripts = read_text(path)
+        paths = [part.path / config.score.text for part in data.parts]
+        for path in paths:
+            if not is_there(path):
+                raise InputError(f"{path} is missing: {name} is scored against it; write it")
+        transcripts = read_texts(paths)
         lacking = [utt for utt in data.feats or {} if utt not in transcripts]
         if lacking:
             message = describe_lacking(data, lacking, config.score.text)
             raise InputError(f"{message}; write what they say, or take these utterances out")
-        yield Check(f"{name} reference", "ok", str(path))
+        yield Check(f"{name} reference", "ok", " and ".join(map(str, paths)))
 
 
 def _check_classes(config: Config, open_pipe: OpenPipe | None) -> Iterator[Check]:

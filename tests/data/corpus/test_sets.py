@@ -13,8 +13,9 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.references import data_with_stm
 from bayes_asr.data.corpus.sets import is_labelled, open_sets, training_and_dev
-from bayes_asr.data.directories import data_with_stm, locate_all
+from bayes_asr.data.directories import locate_all
 from bayes_asr.data.features.skipped import report_skipped
 from tests.attacks.breakages import unprivileged
 from tests.support.small_corpus import (
@@ -123,6 +124,19 @@ def test_directories_are_found_by_a_part_of_their_names(tmp_path: Path) -> None:
     config = load([], [f"data.dir={tmp_path}", aligned, featured])
     assert is_labelled(config, config.data.dev)
     assert data_with_stm(config.data, "dev") == tmp_path / "data/dev_clean"
+
+
+def test_an_stm_is_found_in_a_directory_that_is_to_be_there(tmp_path: Path) -> None:
+    for name in ("clean", "noisy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stm").touch()
+    one, both = (
+        load([], [f"data.dir={tmp_path}", f"data.dev.features_all_of=[{names}]"])
+        for names in ("noisy", "clean,noisy")
+    )
+    assert data_with_stm(one.data, "dev") == tmp_path / "noisy"
+    with pytest.raises(InputError, match=r"data.dev.features_all_of has 2: write one directory"):
+        data_with_stm(both.data, "dev")
 
 
 @pytest.mark.parametrize("name", ["dev", "de*"])

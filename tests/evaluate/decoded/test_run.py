@@ -60,6 +60,25 @@ def test_score_files_and_lines(run: Path, capsys: pytest.CaptureFixture[str]) ->
     assert list(strict.speakers) == ["t"]
 
 
+def test_several_directories_of_dev_are_scored_as_one(run: Path) -> None:
+    run_score(run)
+    expected, halves = read_scores(run / "score_dev.json"), []
+    for number, utterances in enumerate((list(DEV)[::2], list(DEV)[1::2])):
+        halves.append(run.parent / f"half{number}")
+        for table in ("text", "utt2spk"):
+            lines = (run.parent / "data/dev" / table).read_text().splitlines()
+            kept = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+            write_table(halves[-1] / table, {utt: kept[utt] for utt in utterances})
+    both = f"data.dev.features_all_of=[{','.join(map(str, halves))}]"
+    load([run / "config.yaml"], [both]).save(run / "config.yaml")
+    run_score(run)
+    found = read_scores(run / "score_dev.json")
+    assert [score.counts for score in found] == [score.counts for score in expected]
+    assert [score.speakers for score in found] == [score.speakers for score in expected]
+    inputs = DecodedRun(run, load([run / "config.yaml"]), ["dev"]).list_inputs()
+    assert {half / "text" for half in halves} <= {*inputs}
+
+
 def test_score_files_say_what_speakers_are(run: Path) -> None:
     load([], [f"data.dir={run.parent}", "score.metric=per", "score.cluster=session"]).save(
         run / "config.yaml"

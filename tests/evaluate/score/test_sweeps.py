@@ -43,7 +43,7 @@ def write_set(
     for weights, table in hypotheses.items():
         lmwt, wip = weights.split("_")
         write_table(folder / f"words.lmwt{lmwt}.wip{wip}.txt", table)
-    return SetPaths(write_table(folder / "text", reference), folder)
+    return SetPaths([write_table(folder / "text", reference)], folder)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_phones_are_folded_on_both_sides(tmp_path: Path) -> None:
 def test_speakers_come_from_utt2spk(tmp_path: Path) -> None:
     paths = write_set(tmp_path, {"u": "a", "v": "b"}, {"1_0.0": {"u": "a", "v": "b"}})
     utt2spk = write_table(tmp_path / "utt2spk", {"u": "anna", "v": "bob"})
-    sets = {"dev": SetPaths(paths.reference, paths.decode, utt2spk)}
+    sets = {"dev": SetPaths(paths.references, paths.decode, [utt2spk])}
     utterances = score_texts(sets, "wer")["dev"][0].utterances
     assert [u.speaker for u in utterances] == ["anna", "bob"]
 

@@ -126,6 +126,13 @@ def test_what_a_later_stage_lacks_is_an_error_with_its_remedy(
     assert ask(experiment, until=max(3, stage - 1)) == 0, "a stage before it does not need it"
 
 
+def test_references_of_several_directories_are_read_together(experiment: Path) -> None:
+    both = "data.dev.features_all_of=[data/dev, data/test]"
+    assert ask(experiment, both, until=6) == 0
+    (experiment / "data/test/text").write_text("test0-0 a\n")
+    assert ask(experiment, both, until=6) == 1
+
+
 def test_scoring_by_time_needs_an_stm_and_rules(
     experiment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
