@@ -22,7 +22,7 @@ BOUND = 1e-4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rate", [1, 3])
 def test_utterances_go_in_stream_by_stream(rate: int, tmp_path: Path) -> None:
     """Of a stream at another rate, deltas and frames are the caller's."""
     net = network(rate, order=1, right=1)
@@ -68,23 +68,23 @@ def test_steps_take_prepared_frames_of_each_stream(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [1, 3, "utterance"])
-@pytest.mark.parametrize("step", [(), ("--step",)], ids=["utterance", "step"])
-def test_forward_computes_with_the_file(
-    step: tuple[str, ...], rate: int | str, tmp_path: Path
-) -> None:
+def test_forward_computes_with_the_file(rate: int | str, tmp_path: Path) -> None:
+    """Utterances as a whole, and step by step."""
     corpus = write_both(tmp_path / "corpus", rate)
     run, file = tmp_path / "run", tmp_path / "network.onnx"
     around = () if rate == "utterance" else (f"streams.{OTHER}.deltas=1",)
     more = (f"streams.{OTHER}.subsampling={rate}", *around, "model.bidirectional=false")
     train(config_of(corpus, *BOTH, *more, "train.epochs=1"), run)
-    assert main(["export", str(run), f"--onnx={file}", *step]) == 0
-    for name, options in (("load", ()), ("onnx", (f"--onnx={file}",))):
-        out = f"--out={tmp_path / name}"
-        assert main(["forward", str(run), "--on=test", *options, out]) == 0
-    wanted, found = (
-        dict(iter_matrices(tmp_path / name / "loglikes.scp")) for name in ("load", "onnx")
-    )
-    assert list(found) == list(wanted)
-    for utt, loglikes in wanted.items():
-        np.testing.assert_allclose(found[utt], loglikes, rtol=0, atol=BOUND)
     assert bayes_asr.load(run).front_ends[OTHER].subsampling == rate
+
+    def loglikes(name: str, *options: str) -> dict[str, np.ndarray]:
+        assert main(["forward", str(run), "--on=test", *options, f"--out={tmp_path / name}"]) == 0
+        return dict(iter_matrices(tmp_path / name / "loglikes.scp"))
+
+    wanted = loglikes("load")
+    for form, step in {"whole": [], "step": ["--step"]}.items():
+        assert main(["export", str(run), f"--onnx={file}", *step]) == 0
+        found = loglikes(form, f"--onnx={file}")
+        assert list(found) == list(wanted)
+        for utt, expected in wanted.items():
+            np.testing.assert_allclose(found[utt], expected, rtol=0, atol=BOUND)
