@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
-from tests.data.sound.test_audio import riff
-from tests.decode.test_transcribe import RATE, command, run, speak
+from tests.support.sounds import riff
 from tests.support.textgrids import read_textgrid
+from tests.support.tones import RATE, command, speak
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
 pytest.importorskip("praatio")
 pytestmark = pytest.mark.slow
-__all__ = ["run"]  # the fixture
 WORDS = ["six", "one", "two", "two"]
 
 

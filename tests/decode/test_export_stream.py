@@ -15,17 +15,9 @@ from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.utterance import choose_engine, decode_utterance
 from bayes_asr.kaldi_io.text import read_symbols
-from tests.data.sound.test_audio import riff
-from tests.decode.test_transcribe import (
-    RATE,
-    TINY,
-    WORDS,
-    command,
-    speak,
-    write_aligned,
-    write_set,
-)
 from tests.support.places import CONF, ROOT
+from tests.support.sounds import riff
+from tests.support.tones import RATE, TINY, command, speak
 
 for needed in ("kaldi_native_fbank", "kaldifst", "onnxruntime", "onnxscript"):
     pytest.importorskip(needed)
@@ -34,42 +26,37 @@ CAUSAL = {"features.cmvn": "none", "model.bidirectional": "false", "features.del
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on spoken tones that reads forwards only, and a graph of their words."""
-    root = tmp_path_factory.mktemp("stream")
-    for seed, (name, count) in enumerate({"train": 32, "dev": 8}.items()):
-        write_aligned(root, name, write_set(root / "data" / name, count, seed))
-    words = root / "dict"
-    words.mkdir()
-    (words / "lexicon.txt").write_text("".join(f"{w} {p}\n" for w, p in WORDS.items()))
-    (words / "optional_silence.txt").write_text("sil\n")
-    made_of = ("--lexicon", words / "lexicon.txt", "--text", root / "data" / "train" / "text")
-    command("graph", *made_of, "--model", root / "exp/ali/final.mdl", "--out", root / "graph")
+def stepped(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run that reads forwards only, and its network step by step."""
+    folder = tmp_path_factory.mktemp("stream")
+    forwards, step = folder / "run", folder / "step.onnx"
     chosen = [f"--set={key}={value}" for key, value in {**TINY, **CAUSAL}.items()]
-    given = ("train", CONF / "base.yaml", *chosen, f"--set=data.dir={root}")
-    command(*given, "--out", root / "run")
-    return root
+    given = ("train", CONF / "base.yaml", *chosen, f"--set=data.dir={run.parent}")
+    command(*given, "--out", forwards)
+    command("export", forwards, "--onnx", step, "--step")
+    return forwards, step
 
 
 @pytest.mark.parametrize("rate", [RATE, 44100])
-def test_example_hears_what_the_whole_utterance_says(rate: int, root: Path, tmp_path: Path) -> None:
+def test_example_hears_what_the_whole_utterance_says(
+    rate: int, run: Path, stepped: tuple[Path, Path], tmp_path: Path
+) -> None:
     page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(\"\"\".*?)^```", page, flags=re.M | re.S)
     assert example.count("\n") <= 50
     (tmp_path / "stream.py").write_text(example)
     spoken = speak(["six", "one", "two", "two"], np.random.default_rng(99))
-    sound, step = tmp_path / "sound.wav", tmp_path / "step.onnx"
+    sound, (forwards, step) = tmp_path / "sound.wav", stepped
     said = spoken.samples if rate == RATE else resample(spoken.samples[:, 0], RATE, rate)[:, None]
     sound.write_bytes(riff(said.round(), rate))
-    command("export", root / "run", "--onnx", step, "--step")
-    graph, model = root / "graph", root / "exp/ali/final.mdl"
+    graph, model = run.parent / "exp/graph", run.parent / "exp/ali/final.mdl"
     done = subprocess.run(
         [sys.executable, tmp_path / "stream.py", step, graph, model, sound],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    network = bayes_asr.load(root / "run")
+    network = bayes_asr.load(forwards)
     features = Analysis("fbank", bands=24)(spoken.samples[:, 0])
     loglikes = network(features).numpy()
     given = (SearchOptions(allow_partial=True), choose_engine())

@@ -13,15 +13,15 @@ import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.decode.live import FinalResult, PartialResult, open_live
-from tests.data.sound.test_audio import riff
-from tests.decode.test_transcribe import RATE, TINY, command, run, speak  # noqa: F401 - a fixture
 from tests.support.places import CONF
+from tests.support.sounds import riff
+from tests.support.tones import RATE, TINY, command, speak
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def forward_run(run: Path) -> Path:  # noqa: F811
+def forward_run(run: Path) -> Path:
     """A run whose network reads forwards only, on features that need no speaker."""
     out = run.parent / "forward_run"
     forwards = {"features.cmvn": "none", "model.bidirectional": "false", "train.epochs": 10}
@@ -143,7 +143,7 @@ def test_the_verb_hears_a_pipe(
 
 
 def test_what_needs_the_whole_sound_is_refused(
-    run: Path,  # noqa: F811
+    run: Path,
     forward_run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

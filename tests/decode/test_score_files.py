@@ -8,14 +8,13 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.data.sound.spectrum import Analysis, write_features
-from tests.data.sound.test_audio import riff
-from tests.decode.test_transcribe import command, run, speak
+from tests.support.sounds import riff
+from tests.support.tones import command, speak
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.slow
-__all__ = ["run"]  # the fixture
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
 from bayes_asr.decode.speakers import RecordingFeatures, Speaker
-from tests.data.sound.test_audio import riff
+from tests.support.sounds import riff
 
 RATE = 16000
 SPEECH, NOISE, SILENCE = 9000, 90, 0  # the loudness of parts of a file

@@ -8,8 +8,8 @@ import pytest
 
 from bayes_asr.cli import main
 from bayes_asr.decode.transcribe import _find_span
-from tests.decode.test_transcribe import command, write_set
 from tests.support.places import CONF
+from tests.support.tones import command, write_set
 
 pytest.importorskip("kaldi_native_fbank")
 STACK = [

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from bayes_asr.kaldi_io.ark import read_scp
-from tests.data.sound.test_audio import SOUND, riff, written
 from tests.support.places import ROOT
 from tests.support.recipe_modules import loaded
+from tests.support.sounds import SOUND, riff, written
 
 pytest.importorskip("soundfile")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.data.sound.test_audio import riff
 from tests.support.places import ROOT
 from tests.support.script_stubs import executable
+from tests.support.sounds import riff
 
 PYTHON = f"""#!/bin/sh
 case "$*" in

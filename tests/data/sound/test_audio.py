@@ -10,9 +10,8 @@ import struct
 import subprocess
 import sys
 import wave
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -24,9 +23,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.data.sound import audio
 from bayes_asr.data.sound.audio import read_audio, read_channels, resample
+from tests.support.sounds import SOUND, riff, sphere, written
 
 soundfile = pytest.importorskip("soundfile")
-SOUND = np.random.default_rng(1).integers(-(2**15), 2**15, (400, 2)).astype(np.int16)
 MONO = SOUND[:, :1]
 TONE = np.sin(2 * np.pi * 440 * np.arange(32000) / 16000) * np.hanning(32000) / 2
 LOSSLESS = [
@@ -36,46 +35,6 @@ LOSSLESS = [
     *((form, e) for form in ("RF64", "W64", "CAF", "AU") for e in ("PCM_16", "PCM_24", "FLOAT")),
 ]
 LOSSY = [("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III"), ("WAV", "ULAW")]
-
-
-def riff(samples: np.ndarray, rate: int = 16000) -> bytes:
-    """The file that Python's own writer makes of int16 samples [N, channels]."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as sound:
-        sound.setnchannels(samples.shape[1])
-        sound.setsampwidth(2)
-        sound.setframerate(rate)
-        sound.writeframes(samples.astype("<i2").tobytes())
-    return file.getvalue()
-
-
-def sphere(samples: np.ndarray, rate: int = 16000, order: str = "01", more: str = "") -> bytes:
-    """A file with the header of LDC's TIMIT."""
-    head = (
-        "NIST_1A\n   1024\ndatabase_id -s5 TIMIT\ndatabase_version -s3 1.0\n"
-        f"utterance_id -s8 cjf0_sa1\nchannel_count -i {samples.shape[1]}\n"
-        f"sample_count -i {len(samples)}\nsample_rate -i {rate}\nsample_min -i -2191\n"
-        f"sample_max -i 2790\nsample_n_bytes -i 2\nsample_byte_format -s2 {order}\n"
-        f"sample_sig_bits -i 16\n{more}end_head\n"
-    )
-    body = samples.astype("<i2" if order == "01" else ">i2").tobytes()
-    return head.encode().ljust(1024) + body
-
-
-def written(
-    samples: np.ndarray,
-    form: str,
-    encoding: str,
-    changes: Mapping[int, float] = MappingProxyType({}),
-    rate: int = 16000,
-) -> bytes:
-    """What libsndfile makes of int16, or of floats from -1 to 1, some of them changed."""
-    changed = samples.copy()
-    for place, value in changes.items():
-        changed[place] = value
-    file = io.BytesIO()
-    soundfile.write(file, changed, rate, format=form, subtype=encoding)
-    return file.getvalue()
 
 
 @pytest.fixture

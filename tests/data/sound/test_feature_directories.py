@@ -28,7 +28,7 @@ from bayes_asr.data.sound.spectrum import (
 )
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
 from bayes_asr.kaldi_io.data_dir import read_data_dir
-from tests.data.sound.test_audio import riff
+from tests.support.sounds import riff
 
 RNG = np.random.default_rng(2)
 

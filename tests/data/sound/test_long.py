@@ -17,7 +17,7 @@ from bayes_asr.data.sound import long
 from bayes_asr.data.sound.audio import read_audio
 from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.data.sound.long import LongSound, leave_out
-from tests.data.sound.test_audio import riff
+from tests.support.sounds import riff
 
 RATE = 8000
 SAMPLES = np.random.default_rng(0).integers(-9000, 9000, (47_001, 2)).astype(np.int16)

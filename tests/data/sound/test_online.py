@@ -17,7 +17,7 @@ from bayes_asr.data.sound.online import (
     read_pipe,
 )
 from bayes_asr.data.sound.spectrum import Analysis
-from tests.data.sound.test_audio import riff
+from tests.support.sounds import riff
 
 RATE = 16000
 

@@ -20,8 +20,8 @@ from bayes_asr.data.sound.pitch import (
 from bayes_asr.data.sound.plp import predict_linearly
 from bayes_asr.data.sound.spectrum import Analysis, Kind
 from bayes_asr.kaldi_io.ark import iter_matrices
-from tests.data.sound.test_audio import riff
 from tests.support.made_up_voice import GOLDEN, RATES, check_tracked, speak
+from tests.support.sounds import riff
 
 RNG = np.random.default_rng(4)
 

@@ -17,7 +17,7 @@ from bayes_asr.data.sound.speech import (
     find_segments,
     load_detector,
 )
-from tests.data.sound.test_audio import riff
+from tests.support.sounds import riff
 
 STEP = 0.01
 DEFAULT = SegmentOptions()

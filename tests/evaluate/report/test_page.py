@@ -30,7 +30,6 @@ from bayes_asr.evaluate.report.rendering import name_files
 from bayes_asr.evaluate.report.runs import ReportedSystem, Run, find_systems
 from bayes_asr.evaluate.score.counts import align
 from bayes_asr.evaluate.score.scores import read_scores
-from tests.data.sound.test_audio import riff
 from tests.support.report_runs import (
     KEY,
     make_mixtures,
@@ -39,6 +38,7 @@ from tests.support.report_runs import (
     read_page,
     run_report,
 )
+from tests.support.sounds import riff
 
 
 @pytest.mark.slow

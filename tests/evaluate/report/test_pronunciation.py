@@ -14,7 +14,7 @@ from bayes_asr.evaluate.report.pronunciation import (
     write_pronunciation_page,
 )
 from bayes_asr.evaluate.report.sounds import iter_sounds
-from tests.data.sound.test_audio import riff
+from tests.support.sounds import riff
 
 pytest.importorskip("jinja2")
 image = pytest.importorskip("PIL.Image")
