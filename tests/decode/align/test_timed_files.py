@@ -153,6 +153,16 @@ def test_recordings_that_would_be_one_file_are_refused_and_none_is_written(tmp_p
     assert not [*tmp_path.rglob("*.TextGrid")]
 
 
+@pytest.mark.parametrize("utt", ["../../x", "..", "/x", "a/b", "a/../../../b", ".x.discarded"])
+def test_a_textgrid_stays_in_its_folder(utt: str, tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b"
+    grids = TextGrids(out, 0.01)
+    grids.add(utt, make("x"))
+    grids.finish()
+    assert [path.parent for path in tmp_path.rglob("*") if path.is_file()] == [out]
+    assert not Path("/x.TextGrid").exists()
+
+
 def test_a_frame_that_reaches_into_the_next_utterance_ends_there(tmp_path: Path) -> None:
     places = {"a": Place("rec", "1", 0.0), "b": Place("rec", "1", 0.096)}
     grids = TextGrids(tmp_path, 0.01, dict.fromkeys("ab", "ann"), places)

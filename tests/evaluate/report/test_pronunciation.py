@@ -68,3 +68,11 @@ def test_sound_is_drawn_and_lies_beside_the_page(tmp_path: Path) -> None:
     assert 'src="sounds/bad.wav"' in page
     assert (out / "sounds" / "bad.wav").stat().st_size == 44 + 2 * RATE
     assert "left:10.0%;width:20.0%" in page  # of the second that the sound lasts
+
+
+@pytest.mark.parametrize("utt", ["../../x", "..", "/x", "a/../../../b"])
+def test_sound_of_any_name_lies_beside_the_page(utt: str, tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b"
+    sound = np.zeros(RATE)
+    write_pronunciation_page([utterance(utt, -1.0)], out, "", lambda _: [(utt, sound)])
+    assert {path.parent for path in tmp_path.rglob("*") if path.is_file()} == {out, out / "sounds"}
