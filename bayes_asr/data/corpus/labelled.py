@@ -1,6 +1,7 @@
 """Utterances with what a network reads of them, the features, and what it learns."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -163,7 +164,7 @@ class Features:
     def _check_files(self) -> None:
         """InputError for the first file that a table names and that does not exist."""
         paths = [*self.archives, *self.statistics_archives]
-        if not (absent := {path for path in paths if not is_there(path)}):
+        if not (absent := {path for path in paths if _is_absent(path)}):
             return
         for part in self._data.parts:
             for name, table in (("feats.scp", part.feats), ("cmvn.scp", part.cmvn)):
@@ -203,6 +204,13 @@ class Features:
         for utt in self._feats:
             by_speaker.setdefault(self._data.utt2spk[utt], []).append(utt)
         return by_speaker
+
+
+def _is_absent(path: Path) -> bool:
+    """Whether nothing is there; any other trouble is told when the file is read."""
+    with suppress(OSError):
+        return not is_there(path)
+    return False
 
 
 def check_dimensions(name: str, features: Features, trained: Features) -> None:
