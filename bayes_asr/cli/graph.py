@@ -213,5 +213,9 @@ def _silence(phone: str | None, directory: Path, phones: dict[str, int]) -> list
         silence_phones = [phone]
     for name in silence_phones:
         if name not in phones:
-            raise InputError(f"the silence phone {name} is not among the phones of the model")
+            source = f"--silence {phone}" if phone else str(directory)
+            raise InputError(
+                f"{source}: the silence phone {name} is not among the phones of the model, such as"
+                f" {name_some(sorted(phones))}; give one of them as --silence"
+            )
     return silence_phones

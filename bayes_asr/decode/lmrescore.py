@@ -138,7 +138,7 @@ def replace_lm_in(
     changed = map_utterances(replace, iter_word_lattices(lattices), nj)
     count = write_lattices(follow(changed, "lmrescore"), out / "lat.1.gz")
     if not count:
-        raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice")
+        raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice; decode anew")
     return count
 
 

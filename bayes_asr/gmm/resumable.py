@@ -192,7 +192,9 @@ class PhaseRunner:
         """Write the graphs that a function makes of the transcripts of utterances."""
         text = self.tables.text
         if text is None:
-            raise InputError(f"{self.data / 'text'}: there are no transcripts to align")
+            raise InputError(
+                f"{self.data / 'text'}: there are no transcripts to align; write them there"
+            )
         results = self.mapper(compile_share, share_items(text.items()))
         self.report_oov(text.values())
         with self.commit_phase():

@@ -232,10 +232,11 @@ def _check_matrix(matrix: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     values = np.asarray(matrix)
     if values.ndim != 2 or not values.size or not np.issubdtype(values.dtype, np.floating):
         raise InputError(
-            f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a matrix of floats"
+            f"{ark}: {utt} is {values.dtype} {list(values.shape)}; give floats [T, F], T at least 1"
         )
     if np.isnan(values).any():
-        raise InputError(f"{ark}: {utt} holds NaN at frame {np.argwhere(np.isnan(values))[0][0]}")
+        row, column = np.argwhere(np.isnan(values))[0]
+        raise InputError(f"{ark}: {utt} holds NaN at frame {row}, column {column}; compute it anew")
     return np.ascontiguousarray(values, np.float32)
 
 

@@ -57,7 +57,7 @@ def _check_ints(vector: np.ndarray, utt: str, ark: Path) -> np.ndarray:
     values = np.asarray(vector)
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
         raise InputError(
-            f"{ark}: {utt} is {values.dtype} {list(values.shape)}, not a vector of integers"
+            f"{ark}: {utt} is {values.dtype} {list(values.shape)}, no vector; give int32 [T]"
         )
     if (values != values.astype(np.int32)).any():
         raise InputError(f"{ark}: {utt} holds {np.abs(values).max()}, more than an int32 can")

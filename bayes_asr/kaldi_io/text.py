@@ -53,12 +53,13 @@ def read_symbols(path: Path) -> dict[str, int]:
     for number, fields in iter_lines(Path(path)):
         if len(fields) != 2 or not SYMBOL_ID.fullmatch(fields[1]):
             shown = " ".join(fields)[:40]
-            raise InputError(f"{path}, line {number}: not a symbol and its id: {shown}")
+            raise InputError(f"{path}, line {number}: not a symbol and its id: {shown}; correct it")
         symbol, identity = fields[0], int(fields[1])
         _refuse_repeated(table, symbol, path, number)
         if identity in lines:
             raise InputError(
-                f"{path}, line {number}: {symbol} has the id {identity} of line {lines[identity]}"
+                f"{path}, line {number}: {symbol} has the id {identity} of line {lines[identity]};"
+                " give each its own"
             )
         table[symbol], lines[identity] = identity, number
     largest = max(lines, default=0)

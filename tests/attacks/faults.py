@@ -474,6 +474,12 @@ FAULTS = [
     Fault(
         "a configuration that may not be read", TRAIN, mode("corpus.yaml", 0), during=unprivileged
     ),
+    Fault(
+        "a folder of alignments that may not be read",
+        TRAIN,
+        mode("exp/ali", 0o300),
+        during=unprivileged,
+    ),
     Fault("a folder that may not be written to", FORWARD, mode("out", 0o555), during=unprivileged),
     Fault("a run that may not be written to", TRAIN, mode("run", 0o555), during=unprivileged),
     Fault("an archive that vanishes between two utterances", FORWARD, nothing, during=vanishing),

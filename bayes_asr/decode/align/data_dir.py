@@ -1,6 +1,7 @@
 """Forced alignment of a data directory: by a trained network, or at equal lengths to begin with."""
 
 import json
+import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -154,18 +155,28 @@ def _open_timed_files(folders: AlignmentFolders, data: DataDir, frame_shift: flo
     places = read_places(data.path)
     if folders.textgrid is None:
         return TimedFiles(folders.out, frame_shift, places)
-    seconds = _read_seconds(data.path / ("utt2dur" if places is None else "reco2dur"))
+    seconds = read_seconds(data.path / ("utt2dur" if places is None else "reco2dur"))
     grids = TextGrids(folders.textgrid, frame_shift, data.utt2spk, places, seconds)
     return TimedFiles(folders.out, frame_shift, places, grids)
 
 
-def _read_seconds(path: Path) -> dict[str, float]:
+def read_seconds(path: Path) -> dict[str, float]:
     """Durations by name; none without the file."""
     table = read_mapping(path) if is_there(path) else {}
+    return {name: _parse_seconds(text, name, path) for name, text in table.items()}
+
+
+def _parse_seconds(text: str, name: str, path: Path) -> float:
     try:
-        return {name: float(text) for name, text in table.items()}
-    except ValueError as error:
-        raise InputError(f"{path}: has a duration that is no number of seconds: {error}") from None
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InputError(
+            f"{path}: {name} lasts {text!r}, not a number of seconds; correct it, or remove the"
+            " file, which need not be there"
+        )
+    return seconds
 
 
 def align_flat_start(
@@ -203,7 +214,7 @@ def _align_one_flat(
 ) -> Result:
     try:
         if words is None:
-            raise InputError("there is no transcript")
+            raise InputError("there is no transcript; write what is said into text")
         tids = align_equal(words, frames, pronouncer)
     except InputError as error:
         return utt, InputError(f"{utt}: {error}")

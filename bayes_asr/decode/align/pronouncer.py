@@ -53,7 +53,10 @@ class Pronouncer:
             return 0
         phone = self.phones.get(self.lang.silence or "", 0)
         if phone not in self.model.topology:
-            raise InputError(f"the silence phone {self.lang.silence} is not one of the model's")
+            raise InputError(
+                f"the silence phone {self.lang.silence} is not one of the model's; give the --lang"
+                " that it was trained with"
+            )
         return phone
 
     @cached_property
@@ -80,7 +83,7 @@ class Pronouncer:
         for candidate in (word, self.lang.unknown):
             if candidate in self.pronunciations:
                 return candidate
-        raise InputError(f"the word {word} is not in the lexicon")
+        raise InputError(f"the word {word} is not in the lexicon; add it there, or give --oov")
 
     def pronounce(self, word: str) -> list[tuple[float, list[int]]]:
         """The ways to say `word`, or the word for unknown ones; InputError if there is none."""

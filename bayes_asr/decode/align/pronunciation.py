@@ -102,7 +102,7 @@ def _score_item(
     words, loglikes = inputs
     try:
         if words is None:
-            raise InputError(f"{utt}: there is no transcript")
+            raise InputError(f"{utt}: there is no transcript; write what is said into text")
         scorer = _open_scorer(files, options, engine, log_priors, frame_shift)
         return utt, scorer.score(utt, words, loglikes)
     except InputError as error:

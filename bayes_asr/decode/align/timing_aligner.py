@@ -86,7 +86,7 @@ def align_item(
     words, loglikes = inputs
     try:
         if words is None:
-            raise InputError(f"{utt}: there is no transcript")
+            raise InputError(f"{utt}: there is no transcript; write what is said into text")
         return utt, _open_aligner(files, options, engine, output_stride).align(utt, words, loglikes)
     except InputError as error:
         return utt, error

@@ -48,7 +48,9 @@ def read_transcripts(
     """The words of each utterance; those that the lexicon lacks are counted and named."""
     transcripts = read_text(text) if text else data.text
     if transcripts is None:
-        raise InputError(f"{data.path / 'text'}: there are no transcripts to align")
+        raise InputError(
+            f"{data.path / 'text'}: there are no transcripts to align; write them there"
+        )
     words = Counter(word for sentence in transcripts.values() for word in sentence)
     foreign = [word for word in words if word not in pronouncer.pronunciations]
     if foreign and pronouncer.lang.unknown:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, replacing
-from bayes_asr.decode.graph.compose import compose_graph
+from bayes_asr.decode.graph.compose import NOTHING_IN_COMMON, compose_graph
 from bayes_asr.decode.graph.lang import read_lexicon_fst
 from bayes_asr.decode.graph.lexicon import (
     Lang,
@@ -144,7 +144,7 @@ def _join_grammar(
     scales = options.transition_scale, options.self_loop_scale
     hclg, stand_ins = compose_graph(lexicon.fst, composed, hashes, model, tree, *scales)
     if hclg.num_states == 0:
-        raise InputError("lexicon and language model have no sentence in common")
+        raise InputError(NOTHING_IN_COMMON)
     return Graph(hclg, separate, words, phones, model.num_pdfs, stand_ins, foreign, [])
 
 

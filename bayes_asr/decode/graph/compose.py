@@ -18,6 +18,11 @@ from bayes_asr.kaldi_io.transition_model import TransitionModel
 # states of what is made deterministic: so many, and so many for each that it had
 MOST_STATES, MOST_GROWTH = 10_000, 10
 
+NOTHING_IN_COMMON = (
+    "lexicon and language model have no sentence in common; spell the words of both alike, also in"
+    " upper and lower case"
+)
+
 
 def compose_graph(
     lexicon: Fst,
@@ -46,7 +51,7 @@ def compose_graph(
     kaldifst.minimize_encoded(lg)
     clg, windows = kaldifst.compose_context(list(disambiguation), tree.width, tree.center, lg)
     if not any(label > 0 for window in windows for label in window):
-        raise InputError("lexicon and language model have no sentence in common")
+        raise InputError(NOTHING_IN_COMMON)
     kaldifst.arcsort(clg, "ilabel")
     hmms, stand_ins = build_hmm_fst(windows, model, tree, transition_scale)
     hclg = kaldifst.compose(to_kaldifst(hmms, "olabel"), clg)

@@ -82,7 +82,7 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
                 dialect[
                     "a number in brackets, and no such word without: they stay as they are"
                 ] += 1
-        probability = _parse_probability(fields[0] if fields else "", where) if count else 1.0
+        probability = _parse_probability(fields[0] if fields else "", word, where) if count else 1.0
         dialect["a probability after the word"] += count > 0 and not always
         dialect["probabilities of pauses as well, which are not used"] += count == len(SILPROB)
         _check_entry(word, phones, where)
@@ -92,7 +92,7 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
             )
         entries[word, *phones] = Pronunciation(word, probability, tuple(phones))
     if not entries:
-        raise InputError(f"{path}: the lexicon is empty")
+        raise InputError(f"{path}: the lexicon is empty; write a word and its phones in each line")
     for trait, count in (+(dialect + describe_doubts(spelled))).items():
         LOG.warning("%s: %d of %d lines have %s", path, count, len(lines), trait)
     return list(entries.values())
@@ -105,7 +105,7 @@ def _cut_comment(fields: list[str]) -> list[str]:
 
 def _check_entry(word: str, phones: Sequence[str], where: str) -> None:
     if not phones:
-        raise InputError(f"{where}: the word {word} has no phones")
+        raise InputError(f"{where}: the word {word} has no phones; add them, or take it out")
     if word in RESERVED or any(phone.startswith("#") for phone in phones):
         raise InputError(
             f"{where}: {', '.join(RESERVED)} and phones #... are reserved; take the line out:"
@@ -120,13 +120,16 @@ def _check_entry(word: str, phones: Sequence[str], where: str) -> None:
         )
 
 
-def _parse_probability(text: str, where: str) -> float:
+def _parse_probability(text: str, word: str, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0.0 < value <= 1.0:
-        raise InputError(f"{where}: {text!r} is no probability above 0 and at most 1")
+        raise InputError(
+            f"{where}: {text!r} is no probability of the word {word}; write one above 0 and at most"
+            " 1, as `word probability phone ...`"
+        )
     return value
 
 

@@ -55,7 +55,7 @@ def rescore_lattices(
     rescored = map_utterances(partial(rescore_lattice, options), iter_word_lattices(lattices), nj)
     results = list(follow(rescored, "rescore"))
     if not results:
-        raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice")
+        raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice; decode anew")
     # All lattices are read before anything is written: a bad one leaves the folder as it is.
     with together(out):
         for k, (lmwt, wip) in enumerate(options.grid):

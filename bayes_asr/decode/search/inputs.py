@@ -80,15 +80,16 @@ def check_loglikes(
     if loglikes.ndim != 2 or loglikes.shape[1] != graph.num_pdfs:
         raise InputError(
             f"{name}: log-likelihoods of shape {list(loglikes.shape)}, "
-            f"but the model has {graph.num_pdfs} pdfs"
+            f"but the model has {graph.num_pdfs} pdfs; compute them by the network of this model"
         )
     if not len(loglikes):
-        raise InputError(f"{name}: log-likelihoods without frames")
+        raise InputError(f"{name}: log-likelihoods without frames; compute them anew")
     # -inf is a pdf that cannot be; NaN compares false, so that it is bad.
     bad = ~((np.abs(loglikes) <= LARGEST) | (loglikes == -np.inf))
     if bad.any():
         frame, pdf = np.argwhere(bad)[0]
         raise InputError(
-            f"{name}: log-likelihood {loglikes[frame, pdf]} at frame {frame}, pdf {pdf}"
+            f"{name}: log-likelihood {loglikes[frame, pdf]} at frame {frame}, pdf {pdf}; compute"
+            " them anew"
         )
     return np.ascontiguousarray(loglikes, np.float32)

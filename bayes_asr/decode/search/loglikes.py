@@ -28,11 +28,11 @@ def read_utterances(source: str, graph: DecodingGraph) -> Iterator[tuple[str, Lo
             if not fits:
                 raise InputError(
                     f"{source}: {utt} has {loglikes.shape[1]} columns, "
-                    f"the model {graph.num_pdfs} pdfs"
+                    f"the model {graph.num_pdfs} pdfs; give those of this model's network"
                 )
         yield utt, loglikes
     if empty:
-        raise InputError(f"{source}: holds no utterance to decode")
+        raise InputError(f"{source}: holds no utterance to decode; compute them anew")
 
 
 def count_listed(source: str) -> int | None:

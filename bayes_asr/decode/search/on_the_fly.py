@@ -80,7 +80,7 @@ def attach_grammar(
     order = np.lexsort((label, rows))
     order = order[label[order] > 0]
     if (closed.ilabel[order] == backoff).all():
-        raise InputError(f"{name}: has no word of {graph.name}")
+        raise InputError(f"{name}: has no word of {graph.name}; spell both alike")
     chance, ahead = look_ahead(closed, order, backoff)
     counts = np.bincount(rows[order], minlength=closed.num_states)
     grammar = GrammarArcs(

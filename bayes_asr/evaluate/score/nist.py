@@ -81,7 +81,9 @@ def iter_stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """
     for number, fields in _iter_lines(path):
         if len(fields) < 5:
-            raise InputError(f"{path}, line {number}: {len(fields)} fields, an STM has 5 or more")
+            raise InputError(
+                f"{path}, line {number}: {len(fields)} fields, an STM has 5 or more; correct it"
+            )
         labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
         yield number, [*fields[:5], *fields[6 if labelled else 5 :]]
 
@@ -141,7 +143,9 @@ def read_stm(path: Path) -> list[Segment]:
     for number, (recording, channel, speaker, *fields) in iter_stm_lines(path):
         begin, end = (_parse_seconds(field, path, number) for field in fields[:2])
         if end < begin:
-            raise InputError(f"{path}, line {number}: a segment from {begin} to {end} s")
+            raise InputError(
+                f"{path}, line {number}: a segment from {begin} to {end} s; correct it"
+            )
         # sclite keeps these times in single precision, so a tie of a word with an end goes its way.
         rounded = float(np.float32(end))
         text = " ".join(fields[2:])
@@ -169,7 +173,7 @@ def read_ctm(path: Path) -> list[Word]:
     for number, fields in _iter_lines(path):
         where = f"{path}, line {number}"
         if not 5 <= len(fields) <= 8:
-            raise InputError(f"{where}: {len(fields)} fields, a CTM has 5 to 8")
+            raise InputError(f"{where}: {len(fields)} fields, a CTM has 5 to 8; correct it")
         mark = ALTERNATION.get(fields[4].upper())
         if mark and (mark == "{") == bool(open_tokens):
             raise InputError(f"{where}: {fields[4]} where none is due; alternations do not nest")
@@ -198,7 +202,7 @@ def read_ctm(path: Path) -> list[Word]:
 def _parse_word(fields: Sequence[str], path: Path, number: int) -> Word:
     begin, duration = (_parse_seconds(field, path, number) for field in fields[2:4])
     if duration < 0:
-        raise InputError(f"{path}, line {number}: {fields[4]} lasts {duration} s")
+        raise InputError(f"{path}, line {number}: {fields[4]} lasts {duration} s; correct it")
     for confidence in fields[CONFIDENCE : CONFIDENCE + 1]:
         if not NUMBER.fullmatch(confidence):
             raise InputError(
@@ -243,7 +247,7 @@ def _parse_seconds(field: str, path: Path, number: int) -> float:
     except ValueError:
         seconds = math.nan
     if not math.isfinite(seconds):
-        raise InputError(f"{path}, line {number}: {field!r} is not a time in seconds")
+        raise InputError(f"{path}, line {number}: {field!r} is not a time in seconds; correct it")
     return seconds
 
 

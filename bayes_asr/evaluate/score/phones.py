@@ -59,7 +59,8 @@ def read_phone_map(path: Path, to: int) -> PhoneMap:
     The column with `to` distinct names is the target and every column before it a source; a row
     that stops short of the target deletes its phone.
     """
-    rows = [fields for _, fields in iter_lines(Path(path))]
+    lines = dict(iter_lines(Path(path)))
+    rows = [*lines.values()]
     width = max((len(row) for row in rows), default=0)
     sizes = [len({row[c] for row in rows if len(row) > c}) for c in range(width)]
     if to not in sizes[1:]:
@@ -69,11 +70,14 @@ def read_phone_map(path: Path, to: int) -> PhoneMap:
     # The search begins after the first column, which is a source in any case.
     column = sizes.index(to, 1)
     phone_map: dict[str, str | None] = {}
-    for row in rows:
+    for number, row in lines.items():
         target = row[column] if len(row) > column else None
         for source in row[:column]:
             if phone_map.setdefault(source, target) != target:
-                raise InputError(f"{path}: {source} goes to {phone_map[source]} and to {target}")
+                raise InputError(
+                    f"{path}, line {number}: {source} goes to {phone_map[source]} and to {target};"
+                    " keep one of them"
+                )
     return phone_map
 
 

@@ -379,6 +379,16 @@ def test_without_a_model_phones_have_three_states_of_their_own(
         run_verb(*(a for a in files if a not in ("--model", model)), "--tree", "tree")
 
 
+def test_a_silence_phone_that_is_none_is_named_with_some_that_are(
+    tiny_files: Mapping[str, Path],
+) -> None:
+    (tiny_files["lexicon.txt"].parent / "silence_phones.txt").write_text("quiet\n")
+    with pytest.raises(InputError, match=r"^\S+: the silence phone quiet .* such as .*--silence"):
+        run_verb(*arguments(tiny_files))
+    with pytest.raises(InputError, match=r"^--silence hush: the silence phone hush "):
+        run_verb(*arguments(tiny_files), "--silence", "hush")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
