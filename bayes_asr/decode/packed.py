@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, open_to_read, replacing
+from bayes_asr.base.files import find_files, is_there, open_to_read, replacing
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
@@ -72,8 +72,15 @@ def pack(run: Path, path: Path) -> None:
 
 
 def _list_files(directory: Path, prefix: str = "") -> Members:
-    files = sorted(file for file in directory.rglob("*") if file.is_file())
-    return {prefix + file.relative_to(directory).as_posix(): file for file in files}
+    """The files at any depth by their names in an archive; OSError for a forbidden folder."""
+    members: Members = {}
+    for path in find_files(directory, "*"):
+        name = prefix + path.name
+        if path.is_dir() and not path.is_symlink():
+            members |= _list_files(path, f"{name}/")
+        elif path.is_file():
+            members[name] = path
+    return members
 
 
 def _add_graph(members: Members, config: Config) -> list[str]:

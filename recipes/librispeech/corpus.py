@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.files import find_files
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.recipe.folder.utterances import Utterance
@@ -42,7 +43,8 @@ def read_set(folder: Path) -> list[Utterance]:
     """
     members = [
         utterance
-        for chapter in sorted(folder.glob("*/*"))
+        for reader in find_files(folder, "*")
+        for chapter in find_files(reader, "*")
         if chapter.is_dir()
         for utterance in _read_chapter(chapter)
     ]
@@ -59,7 +61,7 @@ def _read_chapter(chapter: Path) -> Iterator[Utterance]:
     if not transcript.is_file():
         raise InputError(f"{transcript}: is missing; unpack the archive of the set again")
     texts = read_text(transcript)
-    sounds = {file.stem: file for file in sorted(chapter.glob("*.flac"))}
+    sounds = {file.stem: file for file in find_files(chapter, "*.flac")}
     if lacking := sorted(texts.keys() ^ sounds.keys()):
         raise InputError(
             f"{chapter}: {len(texts)} transcripts and {len(sounds)} sound files; the first without"

@@ -18,6 +18,7 @@ from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.train.runs import checkpoint
+from tests.attacks.breakages import unprivileged
 from tests.support.places import CONF
 from tests.support.sounds import riff, sphere, written
 from tests.support.tones import RATE, SETS, TINY, command, speak
@@ -116,6 +117,21 @@ def test_archive_of_a_run_hears_where_nothing_else_is(
         assert "it is a file (unpack one of export --archive)" in capsys.readouterr().err
     finally:
         moved.rename(run.parent)
+
+
+def test_archive_leaves_nothing_out_that_may_not_be_read(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (words,) = run.parent.rglob("graph*/words.txt")
+    more = words.parent / "more"
+    more.mkdir(mode=0)
+    try:
+        with unprivileged():
+            assert main(["export", str(run), "--archive", str(tmp_path / "run.zip")]) == 1
+    finally:
+        more.rmdir()
+    assert f"{more}: Permission denied" in capsys.readouterr().err
+    assert not (tmp_path / "run.zip").exists()
 
 
 def test_files_of_one_speaker_are_normalised_together(

@@ -14,6 +14,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import differences
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.kaldi_io.text import read_mapping, read_text
+from tests.attacks.breakages import unprivileged
 from tests.pytorch_kaldi.test_import_cfg import shipped
 from tests.support.librispeech_corpus import write_librispeech
 from tests.support.places import RECIPES
@@ -206,6 +207,19 @@ def test_what_is_damaged_is_named(
     else:
         path.write_text(content, encoding="latin-1")
     assert message in prepare(corpus, fails=True)
+
+
+@pytest.mark.parametrize("folder", ["dev-clean/400", "dev-clean/400/7"])
+def test_a_reader_who_may_not_be_read_is_not_passed_over(
+    folder: str, corpus: Path, prepare: Prepare
+) -> None:
+    forbidden = corpus / "LibriSpeech" / folder
+    forbidden.chmod(0)
+    with unprivileged():
+        said = prepare(corpus, fails=True)
+    forbidden.chmod(0o700)
+    assert f"{forbidden}" in said
+    assert "Permission denied" in said
 
 
 def test_names_of_kaldis_experiments_are_known(tmp_path: Path) -> None:
