@@ -107,6 +107,7 @@ def write_report(
     }
     errors = _list_errors(systems, keys[0], out / "errors")
     curves = chart_curves(systems)
+    several = any(len(system.runs) > 1 for system in systems)
     has_figures = find_spec("matplotlib") is not None
     if has_figures:
         _write_figures(sections, curves, errors, out / "figures")
@@ -118,7 +119,8 @@ def write_report(
         version=version,
         hues=HUES,
         few=FEW,
-        tests=TESTS + OVER_SEEDS * any(len(system.runs) > 1 for system in systems),
+        several=several,
+        tests=TESTS + OVER_SEEDS * several,
         alike=[conventions for conventions in alike.values() if len(conventions) > 1],
         results=list_rows(results[results["rate"].str.split(n=1).str[1].isin(alike)]),
         sections=[s for key, s in zip(keys, sections.values(), strict=True) if key[1] in alike],

@@ -184,6 +184,19 @@ def test_conventions_that_count_alike_are_shown_once(out: Path, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("no_figures")
+def test_one_seed_is_no_mean(out: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one/gru"
+    shutil.copytree(out / "gru/seed1", one / "seed1")
+    captions = {}
+    for runs in (out, one.parent):
+        run_report(runs, "--out", tmp_path / "out")
+        captions[runs] = " ".join(read_page(tmp_path / "out").texts["figcaption"])
+    for said in ("small dots are seeds", "over all seeds", "mean over seeds"):
+        assert said in captions[out]
+        assert said not in captions[one.parent]
+
+
+@pytest.mark.usefixtures("no_figures")
 def test_page_suits_a_phone_and_the_dark(out: Path, tmp_path: Path) -> None:
     run_report(out / "gru", "--out", tmp_path)
     page = read_page(tmp_path)
