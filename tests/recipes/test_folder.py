@@ -1,6 +1,7 @@
 """The recipe of any folder of sound: what is made where nothing is given, and what is refused."""
 
 import runpy
+import shutil
 import unicodedata
 import wave
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from bayes_asr.cli import main
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.kaldi_io.text import read_mapping, read_text
+from bayes_asr.recipe.folder.sounds import find_sound
 from tests.support.places import RECIPES
 
 SETS = ("train", "dev", "test")
@@ -70,6 +72,14 @@ def test_folders_may_be_links(corpus: Path, tmp_path: Path) -> None:
     assert set.union(*(speakers(tmp_path / "out", n) for n in SETS)) == {
         f"speaker{s}" for s in range(10)
     }
+
+
+@pytest.mark.parametrize("name", ["lost+found", ".Trash-1000", "System Volume Information"])
+def test_what_systems_keep_on_a_drive_is_no_corpus(corpus: Path, name: str) -> None:
+    found = find_sound(corpus)
+    (corpus / name).mkdir()
+    shutil.copy(found[0], corpus / name)
+    assert find_sound(corpus) == found
 
 
 def test_folders_are_speakers_and_sets_share_none(

@@ -24,6 +24,7 @@ COUNTED = 6  # kinds of files that a message counts
 TRIED = 3  # names without a sound file for which a reason is looked for
 SEPARATORS = re.compile(r"[,;|:]")  # of tables, in which a name ends there
 UNWRITABLE = re.compile(r"[\n\r\ud800-\udfff]")  # in a path: no UTF-8, or the end of a line
+OF_DRIVES = re.compile(r"lost\+found|System Volume Information|\$RECYCLE\.BIN|\.Trash.*")
 FORM = "`NAME WORD WORD ...` for each sound file, NAME without its extension"
 Sounds = Mapping[str, list[Path]]  # files by what they may be called
 
@@ -31,7 +32,8 @@ Sounds = Mapping[str, list[Path]]  # files by what they may be called
 def find_files(corpus: Path) -> list[Path]:
     """The files below a folder, at any depth and through links; each folder once.
 
-    OSError for a folder that may not be read.
+    OSError for a folder that may not be read. What systems keep on every drive, of deleted or
+    damaged files and often for root alone, is passed over.
     """
     files: list[Path] = []
     visited: set[str] = set()
@@ -41,7 +43,7 @@ def find_files(corpus: Path) -> list[Path]:
             subfolders.clear()
             continue
         visited.add(os.path.realpath(folder))
-        subfolders.sort()
+        subfolders[:] = sorted(x for x in subfolders if not OF_DRIVES.fullmatch(x))
         files += (Path(folder, name) for name in names)
     return sorted(files)
 
