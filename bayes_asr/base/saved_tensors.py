@@ -64,8 +64,9 @@ def _read_zip(file: BinaryIO, size: int) -> Any:
             raise zipfile.BadZipFile(
                 f"its {size} bytes unpack to {unpacked}, which no network does"
             )
-        if damaged := archive.testzip():
-            raise zipfile.BadZipFile(f"the check sum of {damaged} is wrong")
+        for entry in archive.infolist():
+            if (found := len(archive.read(entry))) != entry.file_size:
+                raise zipfile.BadZipFile(f"{entry.filename} has {found} of {entry.file_size} bytes")
         names = archive.namelist()
         root = next(name for name in names if name.endswith("data.pkl")).removesuffix("data.pkl")
         if f"{root}byteorder" in names and archive.read(f"{root}byteorder") != b"little":

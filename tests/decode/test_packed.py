@@ -36,6 +36,14 @@ def small_size(path: Path) -> None:
     path.write_bytes(content.replace(struct.pack("<I", 1_000_000), struct.pack("<I", 1)))
 
 
+def large_size(path: Path) -> None:
+    """A member that says 99 bytes where it has 7, all of which are read."""
+    with_name("config.yaml")(path)
+    content = path.read_bytes()
+    index = content.index(b"PK\1\2")
+    path.write_bytes(content[: index + 24] + struct.pack("<I", 99) + content[index + 28 :])
+
+
 def twice(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("one", "a")
@@ -71,6 +79,7 @@ def large(path: Path) -> None:
         (with_name("pipe", 0o010644), "'pipe' is no file of a packed run"),
         (damage, "no file of bayes-asr export --archive: Bad CRC-32"),
         (small_size, "no file of bayes-asr export --archive: Bad CRC-32"),
+        (large_size, "no file of bayes-asr export --archive: config.yaml has 7 of 99 bytes"),
         (by_lzma, "'best.pt' is no file of a packed run"),
         (below_a_file, "no file of bayes-asr export --archive: .* File exists"),
         (twice, "2 members of 2 bytes, 1 names; a packed run has at most"),

@@ -5,6 +5,8 @@ import os
 import resource
 import shutil
 import signal
+import struct
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -177,6 +179,20 @@ def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(small_run: Path, tmp_path
         else:  # between the records
             assert not [k for k, v in content["model"].items() if not v.equal(found["model"][k])]
     assert refused > 100
+
+
+def test_entries_of_another_size_than_said_are_damage(small_run: Path, tmp_path: Path) -> None:
+    """As torch.load finds, also in entries that hold neither weights nor values."""
+    raw = (small_run / "best.pt").read_bytes()
+    with zipfile.ZipFile(small_run / "best.pt") as archive:
+        (name,) = (entry for entry in archive.namelist() if entry.endswith("/byteorder"))
+    index = raw.rindex(name.encode()) - 46  # in the central directory: the entry, its 24th byte
+    forged = raw[: index + 24] + struct.pack("<I", 128) + raw[index + 28 :]
+    (tmp_path / "best.pt").write_bytes(forged)
+    with pytest.raises(RuntimeError, match="archive"):
+        torch.load(tmp_path / "best.pt", weights_only=True)
+    with pytest.raises(InputError, match=f"checkpoint: {name} has 6 of 128 bytes"):
+        checkpoint.read(tmp_path / "best.pt")
 
 
 @contextmanager
