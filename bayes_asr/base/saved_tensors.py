@@ -65,8 +65,10 @@ def _read_zip(file: BinaryIO, size: int) -> Any:
                 f"its {size} bytes unpack to {unpacked}, which no network does"
             )
         for entry in archive.infolist():
-            if (found := len(archive.read(entry))) != entry.file_size:
-                raise zipfile.BadZipFile(f"{entry.filename} has {found} of {entry.file_size} bytes")
+            if (length := len(archive.read(entry))) != entry.file_size:
+                raise zipfile.BadZipFile(
+                    f"{entry.filename} has {length} of {entry.file_size} bytes"
+                )
         names = archive.namelist()
         root = next(name for name in names if name.endswith("data.pkl")).removesuffix("data.pkl")
         if f"{root}byteorder" in names and archive.read(f"{root}byteorder") != b"little":

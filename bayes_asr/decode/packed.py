@@ -165,5 +165,5 @@ def _extract(archive: zipfile.ZipFile, path: Path, directory: Path) -> None:
         # zipfile ends a member at the size that was added up above.
         with archive.open(entry) as source, target.open("xb") as sink:
             copyfileobj(source, sink, CHUNK)
-        if (found := target.stat().st_size) != entry.file_size:
-            raise zipfile.BadZipFile(f"{name} has {found} of {entry.file_size} bytes")
+        if (length := target.stat().st_size) != entry.file_size:
+            raise zipfile.BadZipFile(f"{name} has {length} of {entry.file_size} bytes")
