@@ -11,6 +11,7 @@ from bayes_asr.base.processes.launch import launch
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
+from bayes_asr.config.catalogue import CRITERIA
 from bayes_asr.config.changes import describe_changes, describe_presets
 from bayes_asr.config.merge import load
 from bayes_asr.tasks.task import task_of
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--criterion",
         metavar="NAME",
-        help="the same as --set train.criterion=NAME: cross-entropy, mmi, bmmi, mpe, smbr, lfmmi",
+        help=f"the same as --set train.criterion=NAME: {', '.join(CRITERIA)}",
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="run directory")
