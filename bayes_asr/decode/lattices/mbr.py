@@ -16,12 +16,13 @@ from itertools import pairwise
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.decode.lattices import compiled
 from bayes_asr.decode.lattices.paths import sweep_words, weigh
 from bayes_asr.kaldi_io.lattice import CompactLattice
 
 DELTA = float(np.float32(1.0e-5))  # for a word against nothing: a substitution wins ties
 MAX_ROUNDS = 101
-MOST_BYTES = 1 << 34  # of the tables of a lattice: half an hour of clear speech takes as many
+MOST_BYTES = 1 << 34  # of the tables of a lattice
 MATCH, PASS, SKIP = 1, 2, 3  # word of the arc against r_q; against nothing; r_q against nothing
 
 
@@ -51,10 +52,15 @@ class ArcTable:
     target: np.ndarray
     word: np.ndarray  # index into `words`
     posterior: np.ndarray  # of the arc among those that enter its target node
-    layers: list[slice]
+    bounds: np.ndarray  # of layers: where the arcs of each begin, and the last ends
     times: np.ndarray
     words: np.ndarray  # words[0] is 0, no word
     num_nodes: int
+
+    @property
+    def layers(self) -> list[slice]:
+        """The arcs of each layer."""
+        return [slice(*pair) for pair in pairwise(self.bounds.tolist())]
 
 
 def decode_mbr(
@@ -94,8 +100,11 @@ def decode_mbr(
 def _check_size(table: ArcTable, words: list[int], name: str) -> None:
     """Refuse what grows with the square of a recording: every position at every node and arc."""
     positions, arcs = 2 * len(words) + 2, len(table.source)
-    # Of doubles: alpha and beta of nodes; flow, and its parts that match and skip, of arcs.
+    # Of doubles: alpha and beta of nodes; flow, and its parts that match and skip, of arcs. In C++
+    # those of nodes, one at a time, and the choices of arcs.
     size = 8 * positions * (2 * table.num_nodes + 3 * arcs)
+    if compiled.LIBRARY.usable:
+        size = positions * (8 * table.num_nodes + arcs)
     if size > MOST_BYTES:
         raise InputError(
             f"{name}: confidences of {len(words)} words in a lattice of {arcs} arcs would take"
@@ -136,10 +145,9 @@ def build_arc_table(lattice: CompactLattice) -> ArcTable:
     bounds = np.searchsorted(depth[target][order], np.arange(1, depth[-1] + 2))
     # A leading 0 makes sure that words[0] is the empty word.
     words, index = np.unique(np.concatenate([[0], symbols]), return_inverse=True)
-    layers = [slice(*pair) for pair in pairwise(bounds)]
     source, target = source[order], target[order]
-    posterior = arc_posteriors(source, target, loglike[order], layers, states + 1)
-    return ArcTable(source, target, index[1:][order], posterior, layers, times, words, states + 1)
+    posterior = arc_posteriors(source, target, loglike[order], bounds, states + 1)
+    return ArcTable(source, target, index[1:][order], posterior, bounds, times, words, states + 1)
 
 
 def measure_nodes(
@@ -159,7 +167,7 @@ def arc_posteriors(
     source: np.ndarray,
     target: np.ndarray,
     loglike: np.ndarray,
-    layers: list[slice],
+    bounds: np.ndarray,
     nodes: int,
 ) -> np.ndarray:
     """Return for each arc its share of all paths from the start to its target node, float64 [A].
@@ -169,7 +177,7 @@ def arc_posteriors(
     alpha = [-math.inf] * nodes
     alpha[0] = 0.0
     posterior = np.empty(len(source))
-    for layer in layers:
+    for layer in (slice(*pair) for pair in pairwise(bounds.tolist())):
         targets = target[layer].tolist()
         entering = (alpha[state] for state in source[layer].tolist())
         totals = [sum(pair) for pair in zip(entering, loglike[layer].tolist(), strict=True)]
@@ -214,7 +222,21 @@ class Errors:
 
 
 def expected_errors(table: ArcTable, hypothesis: np.ndarray) -> Errors:
-    """Return figure 5 of the paper for a hypothesis of indices of words, int [Q]."""
+    """Return figure 5 of the paper for a hypothesis of indices of words, int [Q].
+
+    By C++ where that is built.
+    """
+    if not compiled.LIBRARY.usable:
+        return expected_errors_in_numpy(table, hypothesis)
+    risk, sums = np.empty(1), np.zeros((3, len(table.words), len(hypothesis) + 1))
+    sizes = {"num_arcs": len(table.source), "num_layers": len(table.bounds) - 1}
+    compiled.expected_errors(table, hypothesis, risk, *sums, num_nodes=table.num_nodes, **sizes)
+    occupancy, begin, end = (rows[:, 1:].T for rows in sums)
+    return Errors(float(risk[0]), occupancy, begin, end)
+
+
+def expected_errors_in_numpy(table: ArcTable, hypothesis: np.ndarray) -> Errors:
+    """The NumPy version of `expected_errors`, which defines its result."""
     Q, arcs = len(hypothesis), len(table.source)
     # alpha[n, q]: expected edit distance of the paths to node n from r_1 ... r_q. At the start
     # node all of them are deleted.

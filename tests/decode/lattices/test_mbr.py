@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.lattices.mbr import decode_mbr
-from bayes_asr.decode.lattices.paths import best_paths, pair_weights, sweep_words
+from bayes_asr.decode.lattices.compiled import LIBRARY
+from bayes_asr.decode.lattices.mbr import (
+    build_arc_table,
+    decode_mbr,
+    expected_errors,
+    expected_errors_in_numpy,
+)
+from bayes_asr.decode.lattices.paths import best_paths, pair_weights, sweep_words, weigh
 from bayes_asr.decode.search.determinize import determinize
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from tests.decode.search.test_determinize import PHONES, random_lattice
@@ -91,10 +97,24 @@ def test_times_are_in_order_and_confidences_are_posteriors(seed: int) -> None:
     assert all(0 < one.confidence <= 1 + 1e-6 for one in found)
 
 
+@pytest.mark.skipif(not LIBRARY.usable, reason="the C++ sums are not built")
+@pytest.mark.parametrize("seed", range(12))
+def test_cpp_expects_the_errors_that_numpy_expects(seed: int) -> None:
+    table = build_arc_table(weigh(word_lattice(seed, frames=8), LMWT, WIP))
+    rng = np.random.default_rng(seed)
+    for length in (1, 5, 9):
+        hypothesis = rng.integers(0, len(table.words), length)
+        found, expected = (
+            f(table, hypothesis) for f in (expected_errors, expected_errors_in_numpy)
+        )
+        for name, value in vars(expected).items():
+            np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, atol=1e-12)
+
+
 def test_lattice_that_would_take_too_much_memory_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bayes_asr.decode.lattices.mbr.MOST_BYTES", 1 << 10)
+    monkeypatch.setattr("bayes_asr.decode.lattices.mbr.MOST_BYTES", 100)
     with pytest.raises(InputError, match=r"^hours: confidences of \d+ words .* cut the recording"):
         decode_mbr(word_lattice(0), LMWT, WIP, name="hours")
 

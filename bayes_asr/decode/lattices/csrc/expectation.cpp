@@ -7,6 +7,7 @@
 #include "../../../base/csrc/elementary.h"
 #include "../../../base/csrc/guarded.h"
 #include "../../../base/csrc/interface.h"
+#include "mbr.h"
 
 extern "C" {
 
@@ -100,8 +101,12 @@ int32_t lattices_expect(const PathsView *paths, int64_t num_cells, const double 
 
 // What compiled.py compares with what it knows.
 const char *lattices_description() noexcept {
-  static const std::string text =
-      Interface().Struct<PathsViewFields>().Function(NAMED(lattices_expect)).text();
+  static const std::string text = Interface()
+                                      .Struct<PathsViewFields>()
+                                      .Struct<TableViewFields>()
+                                      .Function(NAMED(lattices_expect))
+                                      .Function(NAMED(lattices_expected_errors))
+                                      .text();
   return text.c_str();
 }
 
