@@ -5,9 +5,11 @@ Search and determinization of the shared golden log-likelihoods are timed on one
 variants in turn, round after round, so that what else the machine does meets all of them; the
 medians over the rounds are printed.  The real-time factor is CPU seconds per second of speech.  A
 second part decodes a minute of made-up speech on a made-up graph of 35,000 states, each variant in
-a process of its own, whose peak memory is printed.
+a process of its own, whose peak memory is printed.  A third sends the golden log-likelihoods again
+and again, 10 frames at a time, as one utterance of many minutes, whose lattice is determinized at
+its end or in pieces.
 
-    python benchmarks/decode.py [--json FILE] [--data DIR] [--rounds 5] [--only golden|long]
+    python benchmarks/decode.py [--json FILE] [--data DIR] [--rounds 5] [--only golden|long|stream]
 """
 
 import argparse
@@ -18,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle, product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -30,8 +33,9 @@ from bayes_asr.base.programs import find_program
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
+from bayes_asr.decode.search.lattice_session import LatticeSession
 from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
-from bayes_asr.decode.search.utterance import ENGINES, decode_utterance
+from bayes_asr.decode.search.utterance import ENGINES, decode_utterance, read_lattice
 from bayes_asr.kaldi_io.ark import iter_matrices
 
 DATA = Path(os.environ.get("BAYES_ASR_DATA", Path(__file__).resolve().parents[2] / "shared/data"))
@@ -54,9 +58,7 @@ def engine_names() -> list[str]:
 
 def time_golden(corpus: str, kind: str, data: Path, rounds: int) -> list[Row]:
     """Time all variants on one golden set at setting a."""
-    root = data / "kaldi" / corpus
-    graph, model = root / "exp/tri3/graph", root / "exp/tri3_ali/final.mdl"
-    loglikes = root / "golden/decode" / kind / "loglikes.ark"
+    graph, model, loglikes = golden_files(corpus, kind, data)
     options = SearchOptions(SCALES[corpus, kind], 13.0, 7000, 200, 8.0, True)
     network, items = load_decoding_graph(graph, model), list(iter_matrices(loglikes))
 
@@ -88,6 +90,13 @@ def time_golden(corpus: str, kind: str, data: Path, rounds: int) -> list[Row]:
         }
         for name in variants
     ]
+
+
+def golden_files(corpus: str, kind: str, data: Path) -> tuple[Path, Path, Path]:
+    """Graph, model and log-likelihoods of a golden set."""
+    root = data / "kaldi" / corpus
+    loglikes = root / "golden/decode" / kind / "loglikes.ark"
+    return root / "exp/tri3/graph", root / "exp/tri3_ali/final.mdl", loglikes
 
 
 def cpu_seconds() -> float:
@@ -189,6 +198,43 @@ def decode_long(engine: str, seconds: int, noise: float, beam: float) -> Row:
     }
 
 
+def decode_stream(corpus: str, kind: str, data: Path, minutes: float, in_pieces: bool) -> Row:
+    """Decode a golden set, repeated, as one utterance; run in a process of its own."""
+    graph, model, loglikes = golden_files(corpus, kind, data)
+    options = SearchOptions(SCALES[corpus, kind], 13.0, 7000, 200, 8.0, True)
+    network, items = load_decoding_graph(graph, model), list(iter_matrices(loglikes))
+    engine = ENGINES["native"]
+    session = LatticeSession(network, "stream", options, engine)
+    whole = engine.open(network, options)
+    frames, start, clock = 0, peak_megabytes(), time.process_time()
+    for _, matrix in cycle(items):
+        for begin in range(0, len(matrix), 10):
+            piece = matrix[begin : begin + 10]
+            if in_pieces:
+                session.advance(piece)
+            else:
+                whole.advance(np.float32(options.acoustic_scale) * piece)
+        frames += len(matrix)
+        if frames >= 60 * minutes * FRAMES_PER_SECOND:
+            break
+    end = time.process_time()
+    if in_pieces:
+        lattice, _ = session.finish()
+    else:
+        state_level, reached = whole.finish()
+        lattice = read_lattice(network, "stream", state_level, reached, options, engine).lattice
+    return {
+        "set": f"{corpus} {kind}",
+        "lattice": "in pieces" if in_pieces else "at the end",
+        "frames": frames,
+        "cpu_seconds": end - clock,
+        "cpu_seconds_of_the_end": time.process_time() - end,
+        "arcs": 0 if lattice is None else len(lattice.word),
+        "peak_megabytes": peak_megabytes(),
+        "megabytes_before": start,
+    }
+
+
 def peak_megabytes() -> float:
     """The most memory that this process has held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -200,9 +246,10 @@ def main() -> None:
     record.add_options(parser)
     parser.add_argument("--data", type=Path, default=DATA, help="the shared data")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=("golden", "long"))
+    parser.add_argument("--only", choices=("golden", "long", "stream"))
     parser.add_argument("--engine", choices=engine_names(), help="for the minute, only this one")
     parser.add_argument("--seconds", type=int, default=60, help="of made-up speech")
+    parser.add_argument("--minutes", type=float, default=10, help="of the stream")
     parser.add_argument("--noise", type=float, default=8.0, help="in made-up speech, deviation")
     parser.add_argument("--beam", type=float, default=13.0, help="for made-up speech")
     args = parser.parse_args()
@@ -214,13 +261,18 @@ def main() -> None:
             values = (f"{k} {v:.3g}" if isinstance(v, float) else str(v) for k, v in row.items())
             print("  ".join(values), flush=True)
 
-    if args.only != "long":
+    if args.only in (None, "golden"):
         for corpus, kind in SCALES:
             show(time_golden(corpus, kind, args.data, args.rounds))
-    if args.only != "golden":
+    if args.only in (None, "long"):
         for engine in [args.engine] if args.engine else engine_names():
             with get_context("spawn").Pool(1) as pool:
                 show([pool.apply(decode_long, (engine, args.seconds, args.noise, args.beam))])
+    if args.only in (None, "stream"):
+        for (corpus, kind), in_pieces in product(SCALES, (False, True)):
+            with get_context("spawn").Pool(1) as pool:
+                given = (corpus, kind, args.data, args.minutes, in_pieces)
+                show([pool.apply(decode_stream, given)])
     record.save(rows, "decode", args)
 
 

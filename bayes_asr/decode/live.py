@@ -1,7 +1,7 @@
 """Online recognition: partial results from the best path so far, final results after pauses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,6 @@ from bayes_asr.decode.recognise import (
 )
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.inputs import check_loglikes
-from bayes_asr.decode.search.utterance import read_lattice
 from bayes_asr.decode.segments import DIGITAL_SILENCE
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.tasks.task import task_of
@@ -29,6 +28,7 @@ from bayes_asr.train.runs.configuration import read_configuration
 
 PAUSE = 0.6  # seconds of silence behind words that end an utterance
 QUIET = 10.0  # seconds without a word after which an utterance begins anew
+LOOK = 1.0  # seconds between two readings of what is settled
 LONGEST = 30.0  # seconds of an utterance: a speaker who makes no pause is interrupted there
 
 
@@ -36,11 +36,15 @@ LONGEST = 30.0  # seconds of an utterance: a speaker who makes no pause is inter
 class PartialResult:
     """The words so far of an utterance that begins at `begin` s: `settled` ones, which later sound
     cannot change, and `open` ones, which it can.
+
+    read: the first words of the end, read at its weights as soon as later sound cannot change them;
+    their confidences are those of the sound so far, and their times are rough.
     """
 
     begin: float
     settled: list[str]
     open: list[str]
+    read: list[RecognisedWord] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ class LiveRecogniser:
         silence = FRAME_SHIFT * self._count_silence(path.tid)
         if silence >= (self._pause if words else QUIET) or self._frames >= LONGEST / FRAME_SHIFT:
             return self._end()
-        return PartialResult(self._seconds(0), words[: path.fixed], words[path.fixed :])
+        settled, unsettled = words[: path.fixed], words[path.fixed :]
+        return PartialResult(self._seconds(0), settled, unsettled, self._read_settled())
 
     def finish(self) -> FinalResult:
         """End the utterance; the next one may begin, also after the InputError of one in which
@@ -138,16 +143,14 @@ class LiveRecogniser:
         finally:
             self._start += self._frames * FRAME_SHIFT
             self._begin()
-        shifted = [
-            replace(w, start=round(begin + w.start, 3), end=round(begin + w.end, 3)) for w in words
-        ]
-        return FinalResult(begin, end, shifted)
+        return FinalResult(begin, end, shift_words(words, begin))
 
     def _begin(self) -> None:
-        recogniser = self._recogniser
-        self._session = recogniser.engine.open(recogniser.graph, recogniser.options)
-        self._loglikes: list[np.ndarray] = []
         self._frames = 0  # of this utterance
+        self._session = self._recogniser.open(self._name)
+        self._loglikes: list[np.ndarray] = []
+        self._words: list[RecognisedWord] = []  # which have been read
+        self._has_grown, self._looked = False, 0  # the lattice, and the frames when it was read
 
     def _seconds(self, frames: int) -> float:
         return round(self._start + frames * FRAME_SHIFT, 3)
@@ -155,10 +158,9 @@ class LiveRecogniser:
     def _advance(self, loglikes: np.ndarray) -> None:
         if not len(loglikes):
             return
-        name = f"the utterance from {self._seconds(0):.2f} s"
-        checked = check_loglikes(self._recogniser.graph, name, loglikes)
+        checked = check_loglikes(self._recogniser.graph, self._name, loglikes)
         self._loglikes.append(checked)
-        self._session.advance(np.float32(self._recogniser.options.acoustic_scale) * checked)
+        self._has_grown |= self._session.advance(checked)
 
     def _count_silence(self, tids: np.ndarray) -> int:
         """The frames of silence at the end of a path."""
@@ -167,11 +169,25 @@ class LiveRecogniser:
 
     def _read(self) -> list[RecognisedWord]:
         """The words of the utterance that is over, as of one that was there from the beginning."""
-        recogniser, name = self._recogniser, f"the utterance from {self._seconds(0):.2f} s"
-        lattice, reached = self._session.finish()
-        graph, options, engine = recogniser.graph, recogniser.options, recogniser.engine
-        result = read_lattice(graph, name, lattice, reached, options, engine)
-        return recogniser.name_words(name, np.concatenate(self._loglikes), result)
+        loglikes = np.concatenate(self._loglikes)
+        return self._recogniser.name_words(self._name, loglikes, *self._session.finish())
+
+    def _read_settled(self) -> list[RecognisedWord]:
+        """The first words of the end, looked for once in LOOK seconds."""
+        if self._has_grown and self._frames >= self._looked + LOOK / FRAME_SHIFT:
+            words = self._recogniser.name_settled(self._name, self._session.read_pieces())
+            self._words = shift_words(words, self._seconds(0))
+            self._has_grown, self._looked = False, self._frames
+        return self._words
+
+    @property
+    def _name(self) -> str:
+        return f"the utterance from {self._seconds(0):.2f} s"
+
+
+def shift_words(words: list[RecognisedWord], begin: float) -> list[RecognisedWord]:
+    """Return words of an utterance with times of the sound in which it begins at `begin` s."""
+    return [replace(w, start=round(begin + w.start, 3), end=round(begin + w.end, 3)) for w in words]
 
 
 def open_live(

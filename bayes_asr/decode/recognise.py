@@ -1,5 +1,6 @@
 """Words of features: a run with its graph and the weights that dev chose."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +18,16 @@ from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
-from bayes_asr.decode.lattices.mbr import decode_mbr
-from bayes_asr.decode.lattices.paths import Weights, pair_weights
+from bayes_asr.decode.lattices.mbr import TimedWord, decode_mbr
+from bayes_asr.decode.lattices.paths import Weights, count_settled, pair_weights
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
+from bayes_asr.decode.search.lattice_session import LatticeSession
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.tuned_weights import choose_weights
-from bayes_asr.decode.search.utterance import DecodeResult, choose_engine, decode_utterance
+from bayes_asr.decode.search.utterance import choose_engine
+from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.tasks.task import task_of
@@ -79,33 +82,53 @@ class Recogniser:
         by stream.
         """
         loglikes = check_loglikes(self.graph, name, self.network(features, cmvn).numpy())
-        result = decode_utterance(self.graph, name, loglikes, self.options, self.engine)
-        return self.name_words(name, loglikes, result)
+        session = self.open(name)
+        session.advance(loglikes)
+        return self.name_words(name, loglikes, *session.finish())
+
+    def open(self, name: str) -> LatticeSession:
+        """Begin an utterance whose log-likelihoods arrive in pieces."""
+        return LatticeSession(self.graph, name, self.options, self.engine)
 
     def name_words(
-        self, name: str, loglikes: np.ndarray, result: DecodeResult
+        self, name: str, loglikes: np.ndarray, lattice: CompactLattice | None, reached: bool
     ) -> list[RecognisedWord]:
-        """The words of what the search has made of log-likelihoods [T, P]."""
-        if result.lattice is None:
+        """The words of the lattice of log-likelihoods [T, P], whose paths may have `reached` a
+        final state.
+        """
+        if lattice is None:
             raise InputError(
                 f"{name}: no path through its {len(loglikes)} frames; try a wider beam"
             )
-        if not result.reached_final:
+        if not reached:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
         # The words of the best path stay; risk gives each its confidence and, roughly, its times.
-        hypothesis = decode_mbr(result.lattice, *self.weights, change_words=False, name=name).words
+        hypothesis = decode_mbr(lattice, *self.weights, change_words=False, name=name).words
         words = [self.words[timed.word] for timed in hypothesis]
         spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
+        return self._place(hypothesis, spans)
+
+    def name_settled(self, name: str, lattice: CompactLattice) -> list[RecognisedWord]:
+        """The words of a lattice, not of a whole utterance, that all of its ends have in common;
+        their times are rough.
+        """
+        count = count_settled(lattice, *self.weights)
+        hypothesis = decode_mbr(lattice, *self.weights, change_words=False, name=name).words
+        return self._place(hypothesis[:count], [(t.start, t.end) for t in hypothesis[:count]])
+
+    def _place(
+        self, hypothesis: list[TimedWord], spans: Sequence[tuple[float, float]]
+    ) -> list[RecognisedWord]:
         # Times count frames of the output, each as long as so many of the features.
         shift = FRAME_SHIFT * self.network.model.output_stride
         return [
             RecognisedWord(
-                word,
+                self.words[timed.word],
                 round(shift * float(start), 3),
                 round(shift * float(end), 3),
                 round(timed.confidence, 4),
             )
-            for timed, word, (start, end) in zip(hypothesis, words, spans, strict=True)
+            for timed, (start, end) in zip(hypothesis, spans, strict=True)
         ]
 
     def _align(

@@ -4,6 +4,7 @@ offline.
 
 import io
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,19 @@ def test_words_are_settled_before_the_utterance_is_over(
     ]
     most = max(len(item.settled) for item in news if isinstance(item, PartialResult))
     assert most >= 2
-    assert any(isinstance(item, FinalResult) and item.words for item in news)
+    ends = [i for i, item in enumerate(news) if isinstance(item, FinalResult) and item.words]
+    assert ends
+    # What is read before the end is what the end has; its confidence lacks later sound alone.
+    for begin, end in pairwise([0, *ends]):
+        read, words = news[end - 1].read, news[end].words
+        assert 1 <= len(read) <= len(words)
+        for early, word in zip(read, words, strict=False):
+            assert early.word == word.word
+            assert early.confidence == pytest.approx(word.confidence, abs=0.05)
+            assert early.start < word.end
+            assert early.end > word.start
+        counts = [len(item.read) for item in news[begin + 1 : end]]
+        assert counts == sorted(counts)
 
 
 def test_long_silence_ends_an_utterance_without_words(
@@ -137,7 +150,7 @@ def test_the_verb_hears_a_pipe(
     assert said == [["six", "one", "two", "one"]] * 2
     news = [json.loads(line) for line in hear("--json").splitlines()]
     assert {tuple(item) for item in news} == {
-        ("begin", "settled", "open"),
+        ("begin", "settled", "open", "read"),
         ("begin", "end", "words"),
     }
 
@@ -170,7 +183,7 @@ def test_the_next_utterance_begins_where_one_fails(
 
     live, half = open_live(forward_run), len(samples) // 2
     with monkeypatch.context() as patch:
-        patch.setattr("bayes_asr.decode.live.read_lattice", fail)
+        patch.setattr("bayes_asr.decode.search.lattice_session.LatticeSession.finish", fail)
         with pytest.raises(InputError, match="too large"):
             live.push(samples[:half])
     heard = live.push(samples[half:])

@@ -92,6 +92,27 @@ def trace(lattice: CompactLattice, choice: np.ndarray) -> list[int]:
     return [word for word in words if word > 0]
 
 
+def count_settled(lattice: CompactLattice, lmwt: float, wip: float = 0.0) -> int:
+    """Return with how many words the cheapest paths to all ends of the lattice begin alike."""
+    weighed = weigh(lattice, lmwt, wip)
+    costs = (weighed.graph.astype(np.float64) + weighed.acoustic).tolist()
+    offsets, words, target = (
+        x.tolist() for x in (lattice.offsets, lattice.word, lattice.nextstate)
+    )
+    # Viterbi forwards over the sorted states; the words of each path are linked to those before.
+    best: list[tuple[float, tuple]] = [(0.0, ())] + [(np.inf, ())] * (lattice.num_states - 1)
+    for state, (cost, chain) in enumerate(best):
+        for arc in range(offsets[state], offsets[state + 1]):
+            through = cost + costs[arc]
+            if through < best[target[arc]][0]:
+                best[target[arc]] = through, (words[arc], chain) if words[arc] else chain
+    ends = np.flatnonzero(np.isfinite(lattice.final_graph)).tolist()
+    sequences = [unroll(best[state][1]) for state in ends]
+    shortest = min(map(len, sequences), default=0)
+    alike = (len({*column}) == 1 for column in zip(*sequences, strict=False))
+    return next((i for i, same in enumerate(alike) if not same), shortest)
+
+
 def best_paths(lattice: CompactLattice, count: int, lmwt: float, wip: float = 0.0) -> list[Path]:
     """Return up to `count` cheapest paths, cheapest first; in a word lattice all have other words.
 

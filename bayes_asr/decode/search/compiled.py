@@ -24,6 +24,7 @@ from bayes_asr.decode.search.search_graph import (
     DecodingGraph,
     GrammarArcs,
     HotwordArcs,
+    LatticeChunk,
 )
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 
@@ -127,6 +128,18 @@ class LatticeView(c.Structure):
     )
 
 
+class ChunkView(c.Structure):
+    """The struct of this name in lattice.h: sizes and columns of a `LatticeChunk`."""
+
+    _fields_ = (
+        *((name, c.c_int64) for name in ("num_entries", "num_exits")),
+        ("entry", INTS),
+        ("origin", INTS),
+        ("exit", INTS),
+        ("ahead", DOUBLES),
+    )
+
+
 class PathView(c.Structure):
     """The struct of this name in lattice.h: sizes and columns of a `BestPath`."""
 
@@ -163,14 +176,15 @@ LIBRARY = SharedLibrary(
     "decoder",
     (
         *(ArcsView, GraphView, GrammarView, HotwordsView, LabelsView),
-        *(OptionsView, LatticeView, PathView, CompactView),
+        *(OptionsView, LatticeView, ChunkView, PathView, CompactView),
     ),
     {
-        "open": (P, [P, P, P, P]),
+        "open": (P, [P, P, P, P, c.c_int32]),
         "close": (None, [P]),
         "advance": (c.c_int32, [P, P, c.c_int64, c.c_int64]),
         "trace": (c.c_int32, [P, P, P]),
-        "finish": (P, [P, P, P]),
+        "take": (P, [P, P, P]),
+        "finish": (P, [P, P, P, P]),
         "free_lattice": (None, [P]),
         "best_arcs": (c.c_int64, [P, P, P]),
         "determinize": (P, [P, P, c.c_double, c.c_int64, P]),
@@ -188,7 +202,7 @@ def lattice_view(lattice: Lattice) -> LatticeView:
 
 
 def copy_array(
-    view: LatticeView | PathView | CompactView | LabelsView, counts: dict[str, int]
+    view: LatticeView | ChunkView | PathView | CompactView | LabelsView, counts: dict[str, int]
 ) -> dict[str, np.ndarray]:
     """Return copies of the columns, which belong to the library; `counts` elements of each."""
     return {
@@ -247,14 +261,17 @@ def number_labels(network: DecodingGraph, num_labels: int) -> dict[str, np.ndarr
 class CompiledSession:
     """A `SearchSession` in C++."""
 
-    def __init__(self, network: DecodingGraph, options: SearchOptions) -> None:
+    def __init__(
+        self, network: DecodingGraph, options: SearchOptions, in_pieces: bool = False
+    ) -> None:
         # The views hold the columns, or copies of them, which the library reads until the end.
         self._graph = graph_view(network)
         self._grammar = None if network.grammar is None else grammar_view(network.grammar)
         self._hotwords = None if network.hotwords is None else hotwords_view(network.hotwords)
         values = {name: getattr(options, name) for name, *_ in OptionsView._fields_}
         views = (self._graph, self._grammar, self._hotwords, OptionsView(**values))
-        pointer = LIBRARY.call("open", *(None if view is None else c.byref(view) for view in views))
+        pointers = (None if view is None else c.byref(view) for view in views)
+        pointer = LIBRARY.call("open", *pointers, in_pieces)
         if not pointer:
             raise MemoryError(NO_MEMORY)
         self._pointer = pointer
@@ -280,25 +297,40 @@ class CompiledSession:
         counts = dict.fromkeys(("word", "frame"), view.num_words) | {"tid": view.num_frames}
         return BestPath(**copy_array(view, counts), fixed=view.fixed)
 
-    def finish(self) -> tuple[Lattice | None, bool]:
-        """End the utterance: its lattice, and whether a final state was reached."""
-        reached, view = c.c_int32(), LatticeView()
-        pointer = self._call("finish", c.byref(reached), c.byref(view))
+    def take(self) -> LatticeChunk | None:
+        """The next piece of the lattice that is over."""
+        view, ends = LatticeView(), ChunkView()
+        pointer = self._call("take", c.byref(view), c.byref(ends))
+        return copy_chunk(pointer, view, ends) if pointer else None
+
+    def finish_piece(self) -> tuple[LatticeChunk | None, bool]:
+        """End the utterance: the last piece, and whether a final state was reached."""
+        reached, view, ends = c.c_int32(), LatticeView(), ChunkView()
+        pointer = self._call("finish", c.byref(reached), c.byref(view), c.byref(ends))
         self._end()
         if reached.value < 0:
             raise MemoryError(NO_MEMORY)
-        if not pointer:
-            return None, False
-        counts = dict.fromkeys(column_types(LatticeView), view.num_arcs) | {
-            "offsets": view.num_states + 1,
-            "final_graph": view.num_states,
-            "final_acoustic": view.num_states,
-        }
-        try:
-            lattice = Lattice(**copy_array(view, counts))
-        finally:
-            LIBRARY.call("free_lattice", pointer)
-        return lattice, bool(reached.value)
+        return (copy_chunk(pointer, view, ends), bool(reached.value)) if pointer else (None, False)
+
+    def finish(self) -> tuple[Lattice | None, bool]:
+        """End the utterance: its lattice, and whether a final state was reached."""
+        piece, reached = self.finish_piece()
+        return None if piece is None else piece.lattice, reached
+
+
+def copy_chunk(pointer: int, view: LatticeView, ends: ChunkView) -> LatticeChunk:
+    """Return a copy of a piece, and give the library its own back."""
+    counts = dict.fromkeys(column_types(LatticeView), view.num_arcs) | {
+        "offsets": view.num_states + 1,
+        "final_graph": view.num_states,
+        "final_acoustic": view.num_states,
+    }
+    sizes = dict.fromkeys(("entry", "origin"), ends.num_entries)
+    sizes |= dict.fromkeys(("exit", "ahead"), ends.num_exits)
+    try:
+        return LatticeChunk(Lattice(**copy_array(view, counts)), **copy_array(ends, sizes))
+    finally:
+        LIBRARY.call("free_lattice", pointer)
 
 
 def best_arcs(lattice: Lattice) -> tuple[np.ndarray, int]:

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from bayes_asr.config.decoding_keys import SearchOptions
-from bayes_asr.decode.search.search_graph import BestPath, DecodingGraph
+from bayes_asr.decode.search.search_graph import BestPath, DecodingGraph, LatticeChunk
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 
 
@@ -20,6 +20,12 @@ class SearchSession(Protocol):
     def trace(self) -> BestPath:
         """The best path through what has been searched."""
 
+    def take(self) -> LatticeChunk | None:
+        """The next piece of the lattice that is over, of a session that was opened for pieces."""
+
+    def finish_piece(self) -> tuple[LatticeChunk | None, bool]:
+        """End the utterance as `finish`: the last piece of its lattice."""
+
     def finish(self) -> tuple[Lattice | None, bool]:
         """End the utterance: its lattice, and was a final state reached?
 
@@ -30,10 +36,13 @@ class SearchSession(Protocol):
 
 @dataclass(frozen=True)
 class Engine:
-    """One implementation of the three steps; all implementations give the same results."""
+    """One implementation of the three steps; all implementations give the same results.
+
+    open: begins an utterance, with True as a third argument one whose lattice comes in pieces.
+    """
 
     name: str
-    open: Callable[[DecodingGraph, SearchOptions], SearchSession]
+    open: Callable[..., SearchSession]
     best_arcs: Callable[[Lattice], tuple[np.ndarray, int]]
     determinize: Callable[[Lattice, np.ndarray, float], CompactLattice]
 

@@ -1,9 +1,12 @@
-"""The decoding graph of the search: emitting and epsilon arcs apart; the best path through it."""
+"""The decoding graph of the search: emitting and epsilon arcs apart; the best path through it, and
+pieces of its lattice.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_asr.kaldi_io.lattice import Lattice
 from bayes_asr.kaldi_io.openfst import Fst
 
 
@@ -136,3 +139,20 @@ class BestPath:
     frame: np.ndarray
     tid: np.ndarray
     fixed: int
+
+
+@dataclass(frozen=True)
+class LatticeChunk:
+    """A piece of a state-level lattice with scaled costs, whose paths begin in several states.
+
+    `entry` int32 [E]: these, and `origin` int32 [E]: which exits of the piece before they are, 0
+    for the begin of the utterance. `exit` int32 [X]: where paths lead into the next piece, none of
+    the last. `ahead` float64 [X]: a bound of what the rest of the cheapest path costs, less the
+    cost of the cheapest one of all.
+    """
+
+    lattice: Lattice
+    entry: np.ndarray
+    origin: np.ndarray
+    exit: np.ndarray
+    ahead: np.ndarray

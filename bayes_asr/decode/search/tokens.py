@@ -53,7 +53,8 @@ class Frame:
 
     The extra cost is that of the best path through a token above the best path of all. `inner`
     links (epsilon arcs) stay within the frame, `outer` links (emitting arcs, whose acoustic costs
-    contain `offset`) lead to the next one.
+    contain `offset`) lead to the next one. Of the first frame that is kept `origin` int32 [N] says
+    by which way paths begin in a token: 0 at the begin of the utterance; -1: they do not.
     """
 
     state: np.ndarray
@@ -62,10 +63,13 @@ class Frame:
     inner: Links
     outer: Links = field(default_factory=no_links)
     offset: float | np.float32 = 0.0
+    origin: np.ndarray = field(default_factory=lambda: NO_LINKS)
 
 
 class Search:
-    """One utterance's token passing over a graph; `frames` holds T + 1 sets of tokens."""
+    """One utterance's token passing over a graph; `frames` holds the sets of tokens, T + 1 if none
+    has been given away.
+    """
 
     def __init__(self, graph: DecodingGraph, options: SearchOptions) -> None:
         """Put the first token on the start state and follow its epsilon arcs."""
@@ -74,12 +78,20 @@ class Search:
         self.place = np.full(graph.num_states, -1, np.int32)  # token of each state, -1: none
         start = np.array([graph.start], np.int32)
         zero = np.zeros(1, np.float32)
-        self.frames = [self.close(start, zero, np.float32(options.beam), no_links())[0]]
+        first = self.close(start, zero, np.float32(options.beam), no_links())[0]
+        first.origin = np.where(first.state == graph.start, 0, -1).astype(np.int32)
+        self.frames = [first]
+        self.begin = 0  # number of the first frame that is kept
+
+    def prune(self) -> bool:
+        """Drop what no path can use, if it is time for that; tell whether it was."""
+        due = (self.begin + len(self.frames) - 1) % self.options.prune_interval == 0
+        if due:
+            prune(self.frames, self.options.lattice_beam, self.options.prune_interval)
+        return due
 
     def advance(self, loglikes: np.ndarray) -> None:
         """Consume one frame: scaled log-likelihoods [num_pdfs], float32."""
-        if (len(self.frames) - 1) % self.options.prune_interval == 0:
-            prune(self.frames, self.options.lattice_beam, self.options.prune_interval)
         last = self.frames[-1]
         cutoff, beam = choose_cutoff(last.cost, self.options)
         # PossiblyResizeHash with hash_ratio 2: the table grows and never shrinks.
@@ -271,6 +283,8 @@ def drop_tokens(frame: Frame, previous_frame: Frame | None, mask: np.ndarray) ->
     targets = np.arange(outer.target.max(initial=-1) + 1, dtype=np.int32)
     frame.outer = outer.select(mask[outer.source], number, targets)
     frame.state, frame.cost, frame.extra = frame.state[mask], frame.cost[mask], frame.extra[mask]
+    if len(frame.origin):
+        frame.origin = frame.origin[mask]
     if previous_frame is not None:
         links = previous_frame.outer
         same = np.arange(len(previous_frame.state), dtype=np.int32)

@@ -114,13 +114,17 @@ def read_lattice(
 
 
 def check_precision(lattice: Lattice, best: np.ndarray, beam: float, name: str) -> None:
-    """Refuse costs whose differences within the beam are lost in float32; `best`: a path's arcs.
+    """Refuse costs whose differences within the beam are lost in float32; `best`: a path's arcs."""
+    size = np.abs(lattice.graph.astype(np.float64)) + np.abs(lattice.acoustic)
+    check_largest(max(size.max(initial=0.0), size[best].sum()), beam, name)
+
+
+def check_largest(largest: float, beam: float, name: str) -> None:
+    """Refuse a cost next to which differences within the beam are lost in float32.
 
     Determinization might then lose the best path.
     """
     # The spacing of float32 at the largest cost must not exceed what is compared with the beam.
-    size = np.abs(lattice.graph.astype(np.float64)) + np.abs(lattice.acoustic)
-    largest = max(size.max(initial=0.0), size[best].sum())
     if np.spacing(np.float32(largest)) > max(beam, 1.0):
         raise InputError(
             f"{name}: costs of {largest:.3g} are too large to be compared; look at the weights of"

@@ -1,6 +1,6 @@
 """Searches of utterances in pieces: they end as the whole does, and what is settled stays."""
 
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -58,6 +58,49 @@ def test_pieces_give_what_the_whole_gives(
             arcs, _ = engine.best_arcs(lattice)
             words = lattice.olabel[arcs]
             assert words[words > 0].tolist()[: len(settled)] == settled
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    frames=st.integers(0, 60),
+    beam=st.floats(2, 20),
+    lattice_beam=st.floats(0.5, 8),
+    states=st.sampled_from([2, 5, 12]),
+    prune_interval=st.sampled_from([2, 3, 5]),
+)
+def test_what_is_taken_of_the_lattice_changes_nothing_else(
+    seed: int, frames: int, states: int, **chosen: float
+) -> None:
+    """Engines give the same pieces; the best path is that of a session which keeps all."""
+    options = SearchOptions(1.0, min_active=0, allow_partial=bool(seed % 2), **chosen)
+    network, loglikes = random_network(seed, states), random_loglikes(seed, frames)
+    keeping = [ENGINES[name].open(network, options) for name in usable]
+    giving = [ENGINES[name].open(network, options, True) for name in usable]
+    for frame in loglikes:
+        for session in (*keeping, *giving):
+            session.advance(frame[None])
+        assert_same(*(session.trace() for session in (*keeping, *giving)))
+        taken = [session.take() for session in giving]
+        assert [piece is None for piece in taken] == [taken[0] is None] * len(taken)
+        if taken[0] is not None:
+            assert_same(*taken)
+    last, _ = zip(*(session.finish_piece() for session in giving), strict=True)
+    if last[0] is not None:
+        assert_same(*last)
+
+
+def assert_same(first: object, *others: object) -> None:
+    """Of dataclasses: all values, and types of arrays."""
+    for other in others:
+        for name, value in vars(first).items():
+            twin = getattr(other, name)
+            if is_dataclass(value):
+                assert_same(value, twin)
+            else:
+                np.testing.assert_array_equal(value, twin, err_msg=name)
+                assert getattr(value, "dtype", None) == getattr(twin, "dtype", None), name
 
 
 @pytest.mark.slow

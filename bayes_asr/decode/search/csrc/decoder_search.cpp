@@ -17,8 +17,8 @@ class Session {
  public:
   virtual ~Session() = default;
   virtual void Advance(const float *loglikes, int64_t num_frames, int64_t num_pdfs) = 0;
-  virtual std::unique_ptr<RawLattice> Finish(int32_t *reached) = 0;
-  virtual const Trellis &trellis() const = 0;
+  virtual std::unique_ptr<Chunk> Finish(int32_t *reached) = 0;
+  virtual Trellis &trellis() = 0;
 
   BestPath path;  // the last one that was traced
 };
@@ -26,9 +26,9 @@ class Session {
 template <class Graph, class... Views>
 class SessionOver : public Session {
  public:
-  SessionOver(const OptionsView &options, const Views &...views)
+  SessionOver(const OptionsView &options, bool in_pieces, const Views &...views)
       : options_(options), views_(views...), graph_(std::make_from_tuple<Graph>(views_)),
-        tokens_(&graph_, options_) {}
+        tokens_(&graph_, options_, in_pieces) {}
 
   void Advance(const float *loglikes, int64_t num_frames, int64_t num_pdfs) override {
     for (int64_t t = 0; t < num_frames && !lost_; ++t) {
@@ -38,16 +38,14 @@ class SessionOver : public Session {
     }
   }
 
-  std::unique_ptr<RawLattice> Finish(int32_t *reached) override {
+  std::unique_ptr<Chunk> Finish(int32_t *reached) override {
     if (lost_ && (!tokens_.num_frames() || !options_.allow_partial)) return nullptr;
     std::vector<float> ending;
     *reached = tokens_.Finish(!lost_, &ending);
-    auto lattice = std::make_unique<RawLattice>();
-    BuildLattice(graph_.graph(), tokens_.frames(), ending, lattice.get());
-    return lattice;
+    return tokens_.BuildLast(graph_.graph(), ending);
   }
 
-  const Trellis &trellis() const override { return tokens_; }
+  Trellis &trellis() override { return tokens_; }
 
  private:
   const OptionsView options_;
@@ -58,8 +56,27 @@ class SessionOver : public Session {
 };
 
 template <class Graph, class... Views>
-Session *Begin(const OptionsView &options, const Views &...views) {
-  return new SessionOver<Graph, Views...>(options, views...);
+Session *Begin(const OptionsView &options, bool in_pieces, const Views &...views) {
+  return new SessionOver<Graph, Views...>(options, in_pieces, views...);
+}
+
+// Views a piece, which the caller owns from now on.
+void *HandOver(std::unique_ptr<Chunk> chunk, LatticeView *view, ChunkView *ends) {
+  if (!chunk) return nullptr;
+  const RawLattice &lattice = chunk->lattice;
+  *view = {static_cast<int64_t>(lattice.final_graph.size()),
+           static_cast<int64_t>(lattice.nextstate.size()),
+           lattice.offsets.data(),
+           lattice.ilabel.data(),
+           lattice.olabel.data(),
+           lattice.graph.data(),
+           lattice.acoustic.data(),
+           lattice.nextstate.data(),
+           lattice.final_graph.data(),
+           lattice.final_acoustic.data()};
+  *ends = {static_cast<int64_t>(chunk->entry.size()), static_cast<int64_t>(chunk->exit.size()),
+           chunk->entry.data(), chunk->origin.data(), chunk->exit.data(), chunk->ahead.data()};
+  return chunk.release();
 }
 
 }  // namespace
@@ -69,16 +86,16 @@ Session *Begin(const OptionsView &options, const Views &...views) {
 extern "C" {
 
 // Begins an utterance; grammar: null, or what the graph is composed with on the way; hotwords: null,
-// or of a graph without grammar.  Returns a session to be given back to decoder_close, or null where
-// memory is short.
+// or of a graph without grammar; in_pieces: whether its lattice is taken in pieces.  Returns a
+// session to be given back to decoder_close, or null where memory is short.
 void *decoder_open(const GraphView *graph, const GrammarView *grammar,
-                   const HotwordsView *hotwords, const OptionsView *options) {
+                   const HotwordsView *hotwords, const OptionsView *options, int32_t in_pieces) {
   using namespace search;
   return Guarded<void *>(nullptr, [&]() -> void * {
     Session *session =
-        grammar    ? Begin<OnTheFly>(*options, *graph, *grammar)
-        : hotwords ? Begin<Boosted>(*options, *graph, *hotwords)
-                   : Begin<Composed>(*options, *graph);
+        grammar    ? Begin<OnTheFly>(*options, in_pieces, *graph, *grammar)
+        : hotwords ? Begin<Boosted>(*options, in_pieces, *graph, *hotwords)
+                   : Begin<Composed>(*options, in_pieces, *graph);
     return session;
   });
 }
@@ -98,7 +115,8 @@ int32_t decoder_advance(void *session, const float *loglikes, int64_t num_frames
 int32_t decoder_trace(void *session, const GraphView *graph, PathView *view) {
   return Guarded<int32_t>(-1, [&] {
     auto *utterance = static_cast<search::Session *>(session);
-    search::Trace(*graph, utterance->trellis().frames(), &utterance->path);
+    const search::Trellis &trellis = utterance->trellis();
+    search::Trace(*graph, trellis.frames(), trellis.past(), &utterance->path);
     const search::BestPath &path = utterance->path;
     *view = {static_cast<int64_t>(path.word.size()), static_cast<int64_t>(path.tid.size()),
              path.fixed, path.word.data(), path.frame.data(), path.tid.data()};
@@ -106,29 +124,23 @@ int32_t decoder_trace(void *session, const GraphView *graph, PathView *view) {
   });
 }
 
-// Ends an utterance: a lattice to be given back to decoder_free_lattice, or null where no token
-// survives or memory is short (*reached: -1).
-void *decoder_finish(void *session, int32_t *reached, LatticeView *view) {
+// The next piece of the lattice that is over, to be given back to decoder_free_lattice; null where
+// there is none.
+void *decoder_take(void *session, LatticeView *view, ChunkView *ends) {
+  return search::HandOver(static_cast<search::Session *>(session)->trellis().Take(), view, ends);
+}
+
+// Ends an utterance: the last piece of its lattice, to be given back to decoder_free_lattice, or null
+// where no token survives or memory is short (*reached: -1).
+void *decoder_finish(void *session, int32_t *reached, LatticeView *view, ChunkView *ends) {
   *reached = -1;
   return Guarded<void *>(nullptr, [&]() -> void * {
     *reached = 0;
-    auto lattice = static_cast<search::Session *>(session)->Finish(reached);
-    if (!lattice) return nullptr;
-    *view = {static_cast<int64_t>(lattice->final_graph.size()),
-             static_cast<int64_t>(lattice->nextstate.size()),
-             lattice->offsets.data(),
-             lattice->ilabel.data(),
-             lattice->olabel.data(),
-             lattice->graph.data(),
-             lattice->acoustic.data(),
-             lattice->nextstate.data(),
-             lattice->final_graph.data(),
-             lattice->final_acoustic.data()};
-    return lattice.release();
+    return search::HandOver(static_cast<search::Session *>(session)->Finish(reached), view, ends);
   });
 }
 
-void decoder_free_lattice(void *lattice) noexcept { delete static_cast<search::RawLattice *>(lattice); }
+void decoder_free_lattice(void *chunk) noexcept { delete static_cast<search::Chunk *>(chunk); }
 
 // Writes the arcs of the cheapest path to `arcs` (room for one per state) and its last state;
 // returns how many, or -1 if memory is short.

@@ -20,12 +20,15 @@ struct Link {
 };
 
 // The tokens alive before a frame.  Inner links (epsilon arcs) stay within the frame, outer links
-// (emitting arcs, whose acoustic costs contain offset) lead to the next.
+// (emitting arcs, whose acoustic costs contain offset) lead to the next.  Of the first frame that is
+// kept, origin says by which way paths begin in a token: 0 at the begin of the utterance; -1: they do
+// not.
 struct Frame {
   std::vector<float> cost;
   std::vector<float> extra;
   std::vector<Link> inner;
   std::vector<Link> outer;
+  std::vector<int32_t> origin;
   float offset = 0;
 
   size_t size() const { return cost.size(); }

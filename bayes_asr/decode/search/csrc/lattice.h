@@ -109,6 +109,18 @@ struct LatticeView {
 DESCRIBE(LatticeView, num_states, num_arcs, offsets, ilabel, olabel, graph, acoustic, nextstate,
          final_graph, final_acoustic);
 
+// Where paths of a piece of a lattice begin and where they lead into the next piece.
+struct ChunkView {
+  int64_t num_entries;
+  int64_t num_exits;
+  const int32_t *entry;   // states
+  const int32_t *origin;  // which exits of the piece before they are
+  const int32_t *exit;    // states
+  const double *ahead;  // of each: a bound of what the rest of the cheapest path costs, less the
+                        // cost of the cheapest one of all
+};
+DESCRIBE(ChunkView, num_entries, num_exits, entry, origin, exit, ahead);
+
 // A word lattice, topologically sorted.
 struct CompactView {
   int64_t num_states;
@@ -144,13 +156,14 @@ DESCRIBE(PathView, num_words, num_frames, fixed, word, frame, tid);
 
 // What Python calls; each is explained where it is defined.
 void *decoder_open(const GraphView *graph, const GrammarView *grammar,
-                   const HotwordsView *hotwords, const OptionsView *options);
+                   const HotwordsView *hotwords, const OptionsView *options, int32_t in_pieces);
 void decoder_close(void *session) noexcept;
 int32_t decoder_advance(void *session, const float *loglikes, int64_t num_frames,
                         int64_t num_pdfs);
 int32_t decoder_trace(void *session, const GraphView *graph, PathView *view);
-void *decoder_finish(void *session, int32_t *reached, LatticeView *view);
-void decoder_free_lattice(void *lattice) noexcept;
+void *decoder_take(void *session, LatticeView *view, ChunkView *ends);
+void *decoder_finish(void *session, int32_t *reached, LatticeView *view, ChunkView *ends);
+void decoder_free_lattice(void *chunk) noexcept;
 int64_t decoder_best_arcs(const LatticeView *lattice, int64_t *arcs, int64_t *last);
 void *decoder_determinize(const LatticeView *lattice, const int32_t *phone_start, double beam,
                           int64_t max_bytes, CompactView *view);

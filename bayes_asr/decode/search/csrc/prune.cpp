@@ -46,12 +46,14 @@ void Trellis::DropTokens(Frame *frame, Frame *before, std::vector<float> *ending
     frame->cost[kept] = frame->cost[token];
     frame->extra[kept] = frame->extra[token];
     if (ending) (*ending)[kept] = (*ending)[token];
+    if (!frame->origin.empty()) frame->origin[kept] = frame->origin[token];
     ++kept;
   }
   if (kept == count) return;
   frame->cost.resize(kept);
   frame->extra.resize(kept);
   if (ending) ending->resize(kept);
+  if (!frame->origin.empty()) frame->origin.resize(kept);
   auto renumber = [&](std::vector<Link> *links, bool sources, bool targets) {
     size_t written = 0;
     for (Link link : *links) {

@@ -23,16 +23,21 @@ class Search : public Trellis {
  public:
   using State = typename Graph::State;
 
-  Search(Graph *graph, const OptionsView &options)
-      : Trellis(options), graph_(*graph), arrivals_(graph->MakeArrivals()) {
+  Search(Graph *graph, const OptionsView &options, bool in_pieces)
+      : Trellis(options), graph_(*graph), arrivals_(graph->MakeArrivals()), in_pieces_(in_pieces) {
     const float ahead = graph_.Ahead(graph_.start());
     Add(&frames_.back(), graph_.start(), 0, ahead);
     Close(&frames_.back(), nullptr, options.beam + ahead);
+    frames_.back().origin.assign(states_.size(), 0);
+    for (const Link &link : frames_.back().inner) frames_.back().origin[link.target] = -1;
   }
 
   // Consumes one frame of scaled log-likelihoods; false when no token survives it.
   bool Advance(const float *loglikes) {
-    if ((frames_.size() - 1) % options_.prune_interval == 0) Prune();
+    if (num_frames() % options_.prune_interval == 0) {
+      Prune();
+      if (in_pieces_) Cut(graph_.graph());
+    }
     frames_.emplace_back();
     Frame &last = frames_[frames_.size() - 2], &frame = frames_.back();
     const Cutoff chosen = ChooseCutoff(Totals(last), options_, &scratch_);
@@ -77,6 +82,7 @@ class Search : public Trellis {
 
   Graph &graph_;
   decltype(std::declval<Graph>().MakeArrivals()) arrivals_;
+  const bool in_pieces_;
   std::vector<State> states_;                          // of the newest frame
   std::vector<float> ahead_, totals_, arriving_ahead_;  // of its tokens, where the graph looks ahead
   std::vector<int32_t> order_, stack_;

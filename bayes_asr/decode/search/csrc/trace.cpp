@@ -23,6 +23,7 @@ class Sequences {
         longer_.try_emplace({sequence, word}, static_cast<int32_t>(shorter_.size()));
     if (is_new) {
       shorter_.push_back(sequence);
+      last_.push_back(word);
       length_.push_back(length_[sequence] + 1);
     }
     return place->second;
@@ -36,9 +37,17 @@ class Sequences {
 
   int64_t length(int32_t sequence) const { return length_[sequence]; }
 
+  // The words of a sequence but for the first ones.
+  std::vector<int32_t> Words(int32_t sequence, int64_t skip) const {
+    std::vector<int32_t> words(length_[sequence] - skip);
+    for (size_t i = words.size(); i-- > 0; sequence = shorter_[sequence]) words[i] = last_[sequence];
+    return words;
+  }
+
  private:
   std::map<std::pair<int32_t, int32_t>, int32_t> longer_;
   std::vector<int32_t> shorter_ = {0};
+  std::vector<int32_t> last_ = {0};
   std::vector<int32_t> length_ = {0};
 };
 
@@ -54,31 +63,70 @@ struct Arrival {
 
 class Tracer {
  public:
-  Tracer(const GraphView &graph, const std::vector<Frame> &frames)
-      : graph_(graph), frames_(frames), arrivals_(frames.size()) {}
-
-  void Run(BestPath *path) {
+  Tracer(const GraphView &graph, const std::vector<Frame> &frames, const Past &past)
+      : graph_(graph), frames_(frames), past_(past), arrivals_(frames.size()) {
     for (size_t t = 0; t < frames_.size(); ++t) {
       arrivals_[t].resize(frames_[t].size());
-      if (t == 0) arrivals_[0][Start()].common = 0;
+      if (t == 0) Begin();
       if (t > 0)
         for (const Link &link : frames_[t - 1].outer) Arrive(t - 1, t, link, graph_.emitting);
       FollowEpsilons(t);
     }
-    ReadBest(path);
+  }
+
+  void ReadBest(BestPath *path) const {
+    const std::vector<float> &costs = frames_.back().cost;
+    const auto stretch =
+        ReadBack(std::min_element(costs.begin(), costs.end()) - costs.begin());
+    path->word.clear();
+    path->frame.clear();
+    path->tid.clear();
+    for (const Stretch *part = stretch.get(); part; part = part->before.get()) {
+      path->word.insert(path->word.end(), part->word.rbegin(), part->word.rend());
+      path->frame.insert(path->frame.end(), part->frame.rbegin(), part->frame.rend());
+      path->tid.insert(path->tid.end(), part->tid.rbegin(), part->tid.rend());
+    }
+    for (auto *column : {&path->word, &path->frame, &path->tid})
+      std::reverse(column->begin(), column->end());
+    path->fixed = past_.fixed + sequences_.length(Common());
+  }
+
+  // The ways to tokens of the last frame.
+  Past Ways(const std::vector<int32_t> &tokens) const {
+    const int64_t fixed = sequences_.length(Common());
+    Past past{{}, past_.frame + static_cast<int64_t>(frames_.size()) - 1, past_.fixed + fixed};
+    for (const int32_t token : tokens) {
+      const Arrival &arrival = arrivals_.back()[token];
+      past.ways.emplace_back();
+      if (arrival.common == kNobody) continue;
+      past.ways.back() = {true, sequences_.Words(arrival.common, fixed), arrival.whole,
+                          arrival.cost, ReadBack(token)};
+    }
+    return past;
+  }
+
+ private:
+  // Paths begin by the ways that lead to the first frame.
+  void Begin() {
+    for (size_t token = 0; token < frames_[0].size(); ++token) {
+      const int32_t number = frames_[0].origin[token];
+      if (number < 0 || !past_.ways[number].arrives) continue;
+      const Way &way = past_.ways[number];
+      Arrival &arrival = arrivals_[0][token];
+      arrival.common = 0;
+      for (const int32_t word : way.common) arrival.common = sequences_.Append(arrival.common, word);
+      arrival.whole = way.whole;
+      arrival.cost = way.cost;
+    }
+  }
+
+  // What the near ways to all tokens of the last frame have in common.
+  int32_t Common() const {
     int32_t common = kNobody;
     for (const Arrival &arrival : arrivals_.back())
       if (arrival.common != kNobody)
         common = common == kNobody ? arrival.common : sequences_.Common(common, arrival.common);
-    path->fixed = common == kNobody ? 0 : sequences_.length(common);
-  }
-
- private:
-  // The token of the start state, which no link enters.
-  int32_t Start() const {
-    std::vector<bool> entered(frames_[0].size(), false);
-    for (const Link &link : frames_[0].inner) entered[link.target] = true;
-    return std::find(entered.begin(), entered.end(), false) - entered.begin();
+    return std::max(common, 0);
   }
 
   void FollowEpsilons(size_t t) {
@@ -119,13 +167,10 @@ class Tracer {
     }
   }
 
-  void ReadBest(BestPath *path) const {
-    path->word.clear();
-    path->frame.clear();
-    path->tid.clear();
-    const std::vector<float> &costs = frames_.back().cost;
+  // The best path to a token of the last frame.
+  std::shared_ptr<const Stretch> ReadBack(int32_t token) const {
+    auto path = std::make_shared<Stretch>();
     size_t t = frames_.size() - 1;
-    int32_t token = std::min_element(costs.begin(), costs.end()) - costs.begin();
     while (const Link *link = arrivals_[t][token].link) {
       const bool emits = arrivals_[t][token].emits;
       const ArcsView &arcs = emits ? graph_.emitting : graph_.epsilon;
@@ -133,24 +178,33 @@ class Tracer {
       if (emits) path->tid.push_back(arcs.ilabel[link->arc]);
       if (const int32_t word = arcs.olabel[link->arc]; word > 0) {
         path->word.push_back(word);
-        path->frame.push_back(static_cast<int32_t>(t));
+        path->frame.push_back(static_cast<int32_t>(past_.frame + t));
       }
       token = link->source;
     }
     for (auto *column : {&path->word, &path->frame, &path->tid})
       std::reverse(column->begin(), column->end());
+    path->before = past_.ways[frames_[0].origin[token]].best;
+    return path;
   }
 
   const GraphView &graph_;
   const std::vector<Frame> &frames_;
+  const Past &past_;
   std::vector<std::vector<Arrival>> arrivals_;
   Sequences sequences_;
 };
 
 }  // namespace
 
-void Trace(const GraphView &graph, const std::vector<Frame> &frames, BestPath *path) {
-  Tracer(graph, frames).Run(path);
+void Trace(const GraphView &graph, const std::vector<Frame> &frames, const Past &past,
+           BestPath *path) {
+  Tracer(graph, frames, past).ReadBest(path);
+}
+
+Past TraceWays(const GraphView &graph, const std::vector<Frame> &frames, const Past &past,
+               const std::vector<int32_t> &tokens) {
+  return Tracer(graph, frames, past).Ways(tokens);
 }
 
 }  // namespace search
