@@ -17,7 +17,7 @@ from bayes_asr.cli.sharing import (
     sharing,
 )
 from bayes_asr.decode.forward.directory import ForwardOptions, StreamSource, forward
-from bayes_asr.decode.forward.interface import DECODED, KINDS, LOG_LIKELIHOODS, Output
+from bayes_asr.decode.forward.interface import DECODED, KINDS, Output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--layer", metavar="NAME", help="write a data directory of what this layer gives"
     )
     parser.add_argument("--head", metavar="TARGET", help="by default the first, which is decoded")
-    parser.add_argument("--kind", choices=KINDS, default=LOG_LIKELIHOODS, help="of a head")
+    parser.add_argument("--kind", choices=KINDS, help="of a head: by default the first that it has")
     parser.add_argument("--counts", type=Path, help="pdf counts instead of the training ones")
     parser.add_argument(
         "--chunk",
@@ -54,10 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Compute and write loglikes.{ark,scp}, or what else is asked for."""
     output = Output(args.layer, args.head, args.kind)
-    if args.out is None and (args.on is None or output != DECODED):
+    special = output not in (Output(), DECODED)
+    if args.out is None and (args.on is None or special):
         reason = "--data" if args.on is None else "what decoding does not read"
         raise InputError(f"{reason} needs --out, the folder to write")
-    if args.onnx and output != DECODED:
+    if args.onnx and special:
         raise InputError("--onnx goes without --layer, --head and --kind: the file has one output")
     if args.onnx and (args.counts or args.chunk):
         raise InputError(

@@ -17,13 +17,14 @@ def load(
     *,
     layer: str | None = None,
     head: str | None = None,
-    kind: str = "log-likelihoods",
+    kind: str | None = None,
 ) -> LogLikelihoods | AveragedNetwork:
     """Load a trained run as a torch module: features [T, F] -> log-likelihoods [T, P].
 
     Equal to what `bayes-asr forward` writes for the same features. layer: gives the outputs [T, H]
     of that layer instead; head: that head instead of the first; kind: its `log-likelihoods`,
-    `log-posteriors` or `posteriors`. InputError if `run` is none.
+    `log-posteriors` or `posteriors`, or the `outputs` of one that learnt real numbers, which has
+    nothing else. InputError if `run` is none.
     """
     with unpacked(Path(run)) as directory:
         return load_any(directory, Output(layer, head, kind))

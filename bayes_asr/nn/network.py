@@ -48,7 +48,7 @@ class AcousticModel(nn.Module):
     heads: number of outputs of each head, by name. head_reads: the layer that a head reads, by its
     name; the others read the last layer. of_utterances: heads with one row of outputs for each
     utterance, behind a layer that has pooled all of it; the others have one for each frame, or for
-    the first of every `output_stride` frames.
+    the first of every `output_stride` frames. of_numbers: heads whose outputs are real numbers.
     `architecture` holds these arguments as plain values.
 
     Behind layers with a stride, layers compute fewer frames. Where a layer also reads one that has
@@ -65,6 +65,7 @@ class AcousticModel(nn.Module):
         head_reads: Mapping[str, str] | None = None,
         of_utterances: Sequence[str] = (),
         output_stride: int = 1,
+        of_numbers: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.architecture: dict[str, Any] = {
@@ -74,6 +75,7 @@ class AcousticModel(nn.Module):
             **({"head_reads": dict(head_reads)} if head_reads else {}),
             **({"of_utterances": list(of_utterances)} if of_utterances else {}),
             **({"output_stride": output_stride} if output_stride > 1 else {}),
+            **({"of_numbers": list(of_numbers)} if of_numbers else {}),
         }
         self.output_stride = output_stride
         self.outputs = tuple(heads)
@@ -89,7 +91,7 @@ class AcousticModel(nn.Module):
                 name = f"layer {description['name']} ({description['kind']})"
                 raise InputError(f"{name}: {error}") from None
         self.head_layers = [(head_reads or {}).get(head, self.names[-1]) for head in heads]
-        self.of_utterances = frozenset(of_utterances)
+        self.of_utterances, self.of_numbers = frozenset(of_utterances), frozenset(of_numbers)
         self._check_pooled()
         self._check_output_stride()
         linears = [
@@ -365,9 +367,10 @@ class AcousticModel(nn.Module):
             self.parts[name].eval()
         return self
 
-    def log_posteriors(self, hidden: Tensor) -> Tensor:
-        """Log-posteriors of the pdfs [T, P] from the inputs of the heads [T, H]."""
-        return torch.log_softmax(self.heads[0](hidden), dim=-1)
+    def read_out(self, hidden: Tensor) -> Tensor:
+        """Log-posteriors of the pdfs [T, P], or numbers, by what the first head reads [T, H]."""
+        outputs: Tensor = self.heads[0](hidden)
+        return outputs if self.outputs[0] in self.of_numbers else outputs.log_softmax(-1)
 
 
 def build_network(architecture: Mapping[str, Any]) -> AcousticModel:

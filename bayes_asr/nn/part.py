@@ -54,6 +54,7 @@ def _extract(model: AcousticModel, last: str, heads: Sequence[str]) -> AcousticM
             {name: architecture["heads"][name] for name in heads},
             of_utterances=[name for name in heads if name in model.of_utterances],
             output_stride=model.output_stride if heads else 1,
+            of_numbers=[name for name in heads if name in model.of_numbers],
         )
     part.layers = nn.ModuleList(model.layers[number] for number in numbers)
     part.heads = nn.ModuleList(model.heads[model.outputs.index(name)] for name in heads)

@@ -43,6 +43,8 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
             )
         heads[name] = data.targets[name].size
     plan = architecture(config.model, streams, heads) | task.head_options
+    if numbers := [name for name in heads if data.targets[name].is_real]:
+        plan["of_numbers"] = numbers
     check_parts("train.layers", config.train.layers, plan)
     return plan
 

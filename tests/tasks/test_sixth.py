@@ -10,8 +10,7 @@ import bayes_asr.tasks
 from bayes_asr import load
 from bayes_asr.cli import main
 from bayes_asr.config import catalogue
-from bayes_asr.kaldi_io.ark import write_matrices
-from bayes_asr.train.runs.trained_network import read_network
+from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from tests.support.places import CONF
 from tests.support.small_corpus import SETS, made_up, settings, write_corpus
 from tests.support.training_runs import history_of
@@ -31,7 +30,10 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_task_of_one_folder_is_trained_and_computed(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(bayes_asr.tasks, "__path__", [*bayes_asr.tasks.__path__, str(FOLDER)])
     kind = catalogue.CriterionKind(
@@ -45,12 +47,24 @@ def test_task_of_one_folder_is_trained_and_computed(
     assert main(["train", str(CONF / "base.yaml"), *more, f"--out={run}"]) == 0
     losses = [entry["dev_loss"] for entry in history_of(run)]
     assert losses[-1] < 0.5 * losses[0]
-    model, hidden = read_network(run).model, load(run, layer="layer1")
-    features = made_up("dev", SETS["dev"])[0]
+    assert main(["forward", str(run), "--on=dev"]) == 0
+    features, network = made_up("dev", SETS["dev"])[0], load(run)
+    outputs = dict(iter_matrices(run / "forward_dev/outputs.ark"))
+    assert not (run / "forward_dev/loglikes.ark").exists(), "a number has no likelihood"
+    assert outputs.keys() == features.keys()
     # Outputs are those of best.pt, whose loss the history has.
-    with torch.no_grad():
-        errors = [
-            (model.heads[0](hidden(torch.from_numpy(x)).float())[:, 0].numpy() - x.mean(1)) ** 2
-            for x in features.values()
-        ]
+    errors = [(outputs[utt][:, 0] - x.mean(1)) ** 2 for utt, x in features.items()]
     assert np.concatenate(errors).mean() == pytest.approx(min(losses), rel=1e-3)
+    for utt, x in features.items():
+        np.testing.assert_array_equal(network(torch.from_numpy(x)), outputs[utt])
+    capsys.readouterr()
+    for refused in (
+        ["forward", str(run), "--on=dev", "--kind=posteriors", f"--out={tmp_path / 'out'}"],
+        ["export", str(run), f"--torch={tmp_path / 'network.pt2'}"],
+        ["combine", str(run), str(run), f"--out={tmp_path / 'average'}"],
+    ):
+        assert main(refused) == 1
+        error = capsys.readouterr().err
+        assert "head number gives real numbers and has no " in error
+        assert "take its outputs" in error
+        assert error.count("\n") == 1

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.forward.interface import (
     KINDS,
+    LOG_LIKELIHOODS,
     CmvnStatistics,
     Matrix,
     StreamFeatures,
@@ -39,13 +40,15 @@ class AveragedNetwork(nn.Module):
     weights: Tensor
     log_priors: Tensor
 
-    def __init__(self, networks: Sequence[nn.Module], combination: Combination, kind: str) -> None:
+    def __init__(
+        self, networks: Sequence[nn.Module], combination: Combination, kind: str | None = None
+    ) -> None:
         """Take the networks of a combination, which give log-posteriors; kind: as in `Output`.
 
         InputError where they do not have the same number of pdfs.
         """
         super().__init__()
-        self.runs, self.kind = combination.runs, kind
+        self.runs, self.kind = combination.runs, kind or LOG_LIKELIHOODS
         self.average = AVERAGES[combination.average]
         self.networks = nn.ModuleList(networks)
         self.reads = [tuple(cast(Mapping[str, object], net.front_ends)) for net in networks]

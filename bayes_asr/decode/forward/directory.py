@@ -28,7 +28,7 @@ from bayes_asr.decode.forward.batches import (
     in_batches,
     in_windows,
 )
-from bayes_asr.decode.forward.interface import DECODED, Output
+from bayes_asr.decode.forward.interface import DECODED, Output, name_archive
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, load_members
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork
 from bayes_asr.kaldi_io.ark import write_matrices
@@ -93,7 +93,7 @@ def forward(
     """Write `out`/loglikes.{ark,scp}; returns how many utterances are written.
 
     Of a layer, `out` becomes a data directory of its outputs; of posteriors, the file has another
-    name (`Output.file`). Every utterance is computed, aligned or not; those that lack features are
+    name (`name_archive`). Every utterance is computed, aligned or not; those that lack features are
     named. mapper: for shards, None for here.
     """
     output = options.output
@@ -112,12 +112,13 @@ def forward(
         items = _share(mapper, features, compute, lambda utt, x: (utt, x), frames)
     else:
         items = compute(follow(features.utterances, "forward"))
-    archive = out / f"{output.file}.ark"
+    name = name_archive((averaged or networks[0]).kind)
+    archive = out / f"{name}.ark"
     with alone_in(out), together(out):
         written = write_matrices(items, archive, archive.with_suffix(".scp"))
         if output.layer:
             copy_tables(features.first.directories, out)
-    LOGGER.info("wrote the %s of %d utterances to %s", output.file, written, archive)
+    LOGGER.info("wrote the %s of %d utterances to %s", name, written, archive)
     return written
 
 

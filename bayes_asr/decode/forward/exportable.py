@@ -75,7 +75,7 @@ class ExportableNetwork(nn.Module):
     def _read_out(self, hidden_TH: Tensor) -> Tensor:
         """Log-likelihoods [T, P] by what the heads read."""
         if not self.exact_head:
-            return self.model.log_posteriors(hidden_TH) - self.log_priors
+            return self.model.read_out(hidden_TH) - self.log_priors
         head = cast(Linear, self.model.heads[0])
         logits_TP = hidden_TH.double() @ head.weight.double().T + head.bias.double()
         return (logits_TP.log_softmax(1) - self.log_priors).float()

@@ -38,39 +38,54 @@ def name_streams(
 
 
 LOG_LIKELIHOODS = "log-likelihoods"
+OUTPUTS = "outputs"
 
 KINDS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     LOG_LIKELIHOODS: torch.sub,
     "log-posteriors": lambda log_posteriors, _: log_posteriors,
     "posteriors": lambda log_posteriors, _: log_posteriors.exp(),
+    OUTPUTS: lambda numbers, _: numbers,
 }
-"""Forms of an output: functions of log-posteriors [T, P] and log priors [P]."""
+"""Forms of an output: functions of log-posteriors [T, P] and log priors [P]; of a head of real
+numbers, `OUTPUTS` is the only one."""
 
 
 @dataclass(frozen=True)
 class Output:
     """An output of a network: that of `layer`, or of `head` in the form `kind` (`KINDS`).
 
-    head: by default the first one, which is decoded.
+    head: by default the first one, which is decoded; kind: by default log-likelihoods, or
+    `OUTPUTS` of a head of real numbers.
     """
 
     layer: str | None = None
     head: str | None = None
-    kind: str = LOG_LIKELIHOODS
+    kind: str | None = None
 
     def __post_init__(self) -> None:
-        if self.layer and (self.head or self.kind != LOG_LIKELIHOODS):
+        if self.layer and (self.head or self.kind):
             raise InputError("a layer has no head and no kind: give --layer, or --head and --kind")
-        if self.kind not in KINDS:
+        if self.kind not in (None, *KINDS):
             raise InputError(f"{self.kind} is no kind of output; known: {', '.join(KINDS)}")
 
-    @property
-    def file(self) -> str:
-        """Name of the files that it is written to, without .ark or .scp; Kaldi's for features."""
-        if self.layer:
-            return "feats"
-        return "loglikes" if self.kind == LOG_LIKELIHOODS else self.kind.replace("-", "_")
+    def choose_kind(self, head: str, *, of_numbers: bool) -> str:
+        """The kind of output of this head; InputError for one that it does not have."""
+        kinds = [kind for kind in KINDS if (kind == OUTPUTS) == of_numbers]
+        if self.kind not in (None, *kinds):
+            gives = "real numbers" if of_numbers else "probabilities of labels"
+            raise InputError(
+                f"head {head} gives {gives} and has no {self.kind}: take its {' or '.join(kinds)}"
+                " by --kind of bayes-asr forward, or kind of bayes_asr.load"
+            )
+        return self.kind or kinds[0]
 
 
-DECODED = Output()
+def name_archive(kind: str | None) -> str:
+    """Name of the files of a kind of output, without .ark or .scp; Kaldi's for features."""
+    if kind is None:
+        return "feats"
+    return "loglikes" if kind == LOG_LIKELIHOODS else kind.replace("-", "_")
+
+
+DECODED = Output(kind=LOG_LIKELIHOODS)
 """Log-likelihoods of the first head, which decoding reads."""

@@ -60,11 +60,14 @@ class LogLikelihoods(nn.Module):
     log_priors: Tensor
 
     def __init__(
-        self, network: TrainedNetwork, kind: str = LOG_LIKELIHOODS, device: torch.device = CPU
+        self,
+        network: TrainedNetwork,
+        kind: str | None = LOG_LIKELIHOODS,
+        device: torch.device = CPU,
     ) -> None:
         """Take the network of a run; kind: what is made of log-posteriors, of `KINDS`.
 
-        device: where outputs are computed, and lie.
+        Without a head there is none. device: where outputs are computed, and lie.
         """
         super().__init__()
         self.kind = kind
@@ -248,11 +251,11 @@ class LogLikelihoods(nn.Module):
         """Log-likelihoods [T, P] by what the heads read [T, D*H]; in double precision only a block
         of frames at a time.
         """
-        if not self.model.outputs:
+        if self.kind is None:
             return hidden.float()
         # Logits [T, P] in double precision of an hour of speech would not fit into memory.
         make, blocks = KINDS[self.kind], hidden.split(BLOCK_FRAMES)
-        posteriors = (self.model.log_posteriors(block.to(self.log_priors)) for block in blocks)
+        posteriors = (self.model.read_out(block.to(self.log_priors)) for block in blocks)
         computed = (make(of_block, self.log_priors).float() for of_block in posteriors)
         return torch.cat(list(computed))
 
@@ -273,8 +276,9 @@ def load(
     counts: a file of pdf counts, as Kaldi's analyze-counts writes it, instead of the training ones;
     output: what it computes; device: where.
     """
-    network = take_output(read_network(Path(run)), output, counts)
-    return LogLikelihoods(network, output.kind, device)
+    network = read_network(Path(run))
+    part = take_output(network, output, counts)
+    return LogLikelihoods(part, choose_kind(network.model, output), device)
 
 
 def load_members(
@@ -289,7 +293,7 @@ def load_members(
             "several networks have no common layers, and their head is the one that bayes-asr"
             " combine was given; ask each of them"
         )
-    wanted_output = Output(head=combination.head, kind=output.kind)
+    wanted_output = Output(head=combination.head, kind=output.kind or LOG_LIKELIHOODS)
     parts = [take_output(read_network(run), wanted_output, counts) for run in combination.runs]
     return [LogLikelihoods(part, "log-posteriors", device) for part in parts]
 
@@ -302,6 +306,14 @@ def load_any(run: Path | str, output: Output) -> LogLikelihoods | AveragedNetwor
     return AveragedNetwork(load_members(combination, output), combination, output.kind)
 
 
+def choose_kind(model: AcousticModel, output: Output) -> str | None:
+    """The kind of an output of a network, as its head has it; none of a layer."""
+    if output.layer:
+        return None
+    head = output.head or model.outputs[0]
+    return output.choose_kind(head, of_numbers=head in model.of_numbers)
+
+
 def take_output(
     network: TrainedNetwork, output: Output = DECODED, counts: Path | None = None
 ) -> TrainedNetwork:
@@ -309,11 +321,11 @@ def take_output(
     if output.layer:
         return network.of_part(extract_layer(network.model, output.layer), torch.empty(0))
     head = output.head or network.model.outputs[0]
-    part = extract_head(network.model, head)
+    part, kind = extract_head(network.model, head), choose_kind(network.model, output)
     labels = cast(Linear, part.heads[0]).out_features
     if counts is not None:
         priors = torch.from_numpy(log_priors(read_counts(counts, labels)))
-    elif output.kind == LOG_LIKELIHOODS:
+    elif kind == LOG_LIKELIHOODS:
         priors = network.find_log_priors(head)
     else:
         priors = torch.zeros(labels)  # nothing asks for them

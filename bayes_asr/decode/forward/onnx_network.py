@@ -16,6 +16,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
 from bayes_asr.base.installed import install_command
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, split_streams
+from bayes_asr.decode.forward.interface import LOG_LIKELIHOODS
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
@@ -27,6 +28,8 @@ SECONDS, SECONDS_OF_FRAME = 20.0, 0.2
 
 class OnnxNetwork:
     """A network as `forward.directory` uses it; one utterance is computed after the other."""
+
+    kind = LOG_LIKELIHOODS
 
     def __init__(self, path: Path, network: TrainedNetwork) -> None:
         """Open a file; InputError for what this program has not written of this network."""

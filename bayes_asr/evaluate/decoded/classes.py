@@ -15,7 +15,7 @@ from bayes_asr.config.decoding_keys import ScoreConfig
 from bayes_asr.data.targets.classes import check_class
 from bayes_asr.decode.forward.attention import weigh_frames
 from bayes_asr.decode.forward.directory import ForwardOptions, StreamSource, forward, open_source
-from bayes_asr.decode.forward.interface import Output
+from bayes_asr.decode.forward.interface import Output, name_archive
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.evaluate.score.identification import ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import write_scores
@@ -50,7 +50,7 @@ def classify(
     forward(run, out, source, ForwardOptions(POSTERIORS))
     if attention:
         _write_attention(run, attention, source, draw, out)
-    posteriors = dict(iter_matrices(out / f"{POSTERIORS.file}.ark"))
+    posteriors = dict(iter_matrices(out / f"{name_archive(POSTERIORS.kind)}.ark"))
     numbers = {utt: int(matrix[0].argmax()) for utt, matrix in posteriors.items()}
     names = network.classes
     write_mapping(((name, number) for number, name in enumerate(names)), out / "classes.txt")

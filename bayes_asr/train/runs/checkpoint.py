@@ -135,10 +135,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def _raise_if_undamaged(path: Path, error: Exception) -> None:
     """Raise errors that say nothing of the content: of the disk, permissions, memory."""
-    damage_codes = (
-        None,
-        errno.EINVAL,
-    )  # EINVAL: a damaged index has a position before the beginning
+    damage_codes = (None, errno.EINVAL)  # EINVAL: of an index with a position before the beginning
     if isinstance(error, OSError) and error.errno not in damage_codes:
         raise OSError(error.errno, error.strerror, str(path)) from None
     if is_lack_of_memory(error):
