@@ -72,6 +72,10 @@ class InputError(ValueError):
         super().__init__(printable(message))
 
 
+class ExternalError(InputError):
+    """A unit outside the package that cannot be had here; the file that names it may be whole."""
+
+
 def reason(error: OSError) -> str:
     """The reason of a system error and its remedy: "Is a directory; a file is due here"."""
     message = error.strerror or " ".join(str(error).split()) or type(error).__name__

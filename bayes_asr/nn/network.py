@@ -89,7 +89,7 @@ class AcousticModel(nn.Module):
                 self._append(number, description)
             except InputError as error:
                 name = f"layer {description['name']} ({description['kind']})"
-                raise InputError(f"{name}: {error}") from None
+                raise type(error)(f"{name}: {error}") from None
         self.head_layers = [(head_reads or {}).get(head, self.names[-1]) for head in heads]
         self.of_utterances, self.of_numbers = frozenset(of_utterances), frozenset(of_numbers)
         self._check_pooled()

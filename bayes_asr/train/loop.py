@@ -105,12 +105,7 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
         trainer.set_learning_rate(count)
 
     run_batches(
-        trainer.model,
-        trainer.criterion,
-        batches,
-        step=step,
-        totals=totals,
-        after_batch=after_batch,
+        trainer.model, trainer.criterion, batches, step=step, totals=totals, after_batch=after_batch
     )
     if not totals.batches:
         raise DivergedError(f"{totals.skipped[-1]['why']} in the last of all batches")

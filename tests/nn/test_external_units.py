@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.cli import main
 from bayes_asr.config.catalogue import check_unit
 from bayes_asr.nn.units.cell import build_cell, find_cell
 from tests.support.archives import one_line
+from tests.support.places import CONF
+from tests.support.small_corpus import settings
 
 LEAKY = '''
 from bayes_asr.nn.units.cell import ActivatedCell, Cell
@@ -82,6 +85,37 @@ def test_what_is_wrong_is_said(unit: str, says: str, folder: Path) -> None:
     with pytest.raises(InputError) as raised:
         build_cell(unit, 3, 1, {})
     one_line(raised, says.format(folder=folder))
+
+
+@pytest.fixture
+def run(folder: Path, small_corpus: Path, tmp_path: Path) -> Path:
+    """A run of the unit of one's own."""
+    more = settings(small_corpus, "model.unit=mine:Leaky", "train.epochs=1")
+    assert main(["train", str(CONF / "base.yaml"), *more, f"--out={tmp_path / 'run'}"]) == 0
+    return tmp_path / "run"
+
+
+def test_run_is_not_blamed_for_its_unit(
+    run: Path,
+    small_corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither is it called damaged, nor set aside where its training goes on."""
+    monkeypatch.delenv("BAYES_ASR_UNITS")
+    more = settings(small_corpus, "model.unit=mine:Leaky", "train.epochs=2")
+    capsys.readouterr()
+    for file, command in (
+        ("best.pt", ["forward", str(run), "--on=dev"]),
+        ("last.pt", ["train", str(CONF / "base.yaml"), *more, f"--out={run}"]),
+    ):
+        assert main(command) == 1
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert f"{run / file}: layer layer1 (recurrent): unit is mine:Leaky, " in error
+        assert error.endswith(
+            "set BAYES_ASR_UNITS to the folder of mine.py, whose code is run then"
+        )
+        assert (run / file).exists()
 
 
 def test_it_has_no_options_of_ours(folder: Path) -> None:

@@ -21,10 +21,7 @@ LIBRARY = SharedLibrary(
     Path(__file__).with_name("_barrier.so"),
     "barrier",
     (),
-    {
-        "meet": (c.c_int64, [P, *[c.c_int64] * 3, c.c_double]),
-        "leave": (None, [P, c.c_int64]),
-    },
+    {"meet": (c.c_int64, [P, *[c.c_int64] * 3, c.c_double]), "leave": (None, [P, c.c_int64])},
 )
 LINE = 64  # bytes of a cache line
 ROOM = 2**20  # bytes of what a process tells at once

@@ -7,14 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.log import LOGGER
-from bayes_asr.data.corpus.index import (
-    Arrays,
-    Index,
-    NotKeptError,
-    keeping,
-    name_of,
-    state_of,
-)
+from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, keeping, name_of, state_of
 from bayes_asr.data.targets.alignments import (
     Alignments,
     JoinedAlignments,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import ExternalError
 from bayes_asr.config.catalogue import EXTERNAL, check_unit, find
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
@@ -279,7 +279,7 @@ def find_cell(unit: str, options: Mapping[str, Any]) -> type[Cell]:
         path = entry.blocks
     cell: Any = find_external(path) if EXTERNAL.fullmatch(unit) else find(path)
     if not (isinstance(cell, type) and issubclass(cell, Cell)):
-        raise InputError(f"unit is {unit}, which is no subclass of bayes_asr.nn.units.cell.Cell")
+        raise ExternalError(f"unit is {unit}, which is no subclass of bayes_asr.nn.units.cell.Cell")
     return cell
 
 
@@ -299,7 +299,7 @@ def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> 
     except TypeError as error:
         if not EXTERNAL.fullmatch(unit):
             raise
-        raise InputError(f"unit is {unit}, whose class takes units and sets: {error}") from error
+        raise ExternalError(f"unit is {unit}, whose class takes units and sets: {error}") from error
 
 
 class Kernel(NamedTuple):

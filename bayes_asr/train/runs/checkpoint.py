@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from bayes_asr.base.errors import InputError, is_lack_of_memory
+from bayes_asr.base.errors import ExternalError, InputError, is_lack_of_memory
 from bayes_asr.base.files import is_there, open_to_read, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.saved_tensors import read_saved
@@ -123,6 +123,8 @@ def read(path: Path) -> dict[str, Any]:
         check_network(content)
         if path.name != BEST:
             check_training(content)
+    except ExternalError as error:  # the checkpoint may be whole
+        raise InputError(f"{path}: {error}") from None
     except InputError:  # of config.yaml
         raise
     except (LookupError, ValueError, TypeError, AttributeError) as error:
@@ -238,6 +240,8 @@ def _lay_out(architecture: Mapping[str, Any]) -> Any:
     try:
         with torch.device("meta"):
             return find("nn.network:build_network")(architecture)
+    except ExternalError:
+        raise
     except Exception as error:  # what is left of any kind: options that do not go together
         raise ValueError(f"architecture: {' '.join(str(error).split())[:200]}") from None
 
