@@ -31,9 +31,7 @@ def build_front_ends(
     """
     return {
         name: replace(
-            features.front_end,
-            normalisation=statistics[name].normalisation,
-            sound=features.sound,
+            features.front_end, normalisation=statistics[name].normalisation, sound=features.sound
         )
         for name, features in data.streams.items()
     }

@@ -1,11 +1,14 @@
 """Units of somebody's own file: found where the environment says, and nowhere else."""
 
+import hashlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from bayes_asr import load
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.catalogue import check_unit
@@ -116,6 +119,20 @@ def test_run_is_not_blamed_for_its_unit(
             "set BAYES_ASR_UNITS to the folder of mine.py, whose code is run then"
         )
         assert (run / file).exists()
+
+
+def test_file_that_changed_after_training_is_named_once(
+    run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, messages: Callable[[], str]
+) -> None:
+    recorded = torch.load(run / "best.pt", weights_only=True)["unit_files"]
+    assert recorded == {"mine.py": hashlib.sha256(LEAKY.encode()).hexdigest()}
+    load(run)
+    assert "another" not in messages()
+    (folder / "mine.py").write_text(LEAKY.replace("/ 2,", "/ 3,"))
+    monkeypatch.delitem(sys.modules, "external_units_mine")
+    load(run)
+    load(run)
+    assert messages().count(f"{run}: trained with another {folder / 'mine.py'}; ") == 1
 
 
 def test_it_has_no_options_of_ours(folder: Path) -> None:

@@ -60,11 +60,7 @@ def join_listings(listings: Sequence[Listing]) -> Listing:
 
 
 def index_utterances(
-    directory: Path,
-    alignments: Labels,
-    open_pipe: OpenPipe | None,
-    index: Index,
-    moves: Moves = (),
+    directory: Path, alignments: Labels, open_pipe: OpenPipe | None, index: Index, moves: Moves = ()
 ) -> Listing:
     """The result of `list_utterances`, from an index.
 

@@ -14,6 +14,7 @@ import os
 import pickle
 import typing
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,6 +67,7 @@ TRAINING = {
 """Plain values that a training goes on from."""
 SINCE_0_2 = ("returns", "totals", "batches", "lattices", "random", "versions", "begun_from")
 """Entries that runs begun in version 0.1 may lack."""
+_warn_once = cache(LOGGER.warning)
 FLOATS = (torch.float32, torch.float64)
 
 
@@ -121,6 +123,8 @@ def read(path: Path) -> dict[str, Any]:
         if "history" in content or "front_ends" not in content:
             content = find(UPGRADE)(content, path.parent)
         check_network(content)
+        for file in find("nn.units.external:find_changed")(content):
+            _warn_once("%s: trained with another %s; restore it or train again", path.parent, file)
         if path.name != BEST:
             check_training(content)
     except ExternalError as error:  # the checkpoint may be whole
@@ -201,6 +205,7 @@ def check_network(content: Mapping[str, Any]) -> None:
     for speaker, values in _take_mapping(content, "speakers").items():
         _check_tensors(f"speakers: {speaker}", values, model.activation_parameters)
     _check({"classes": content.get("classes", [])}, {"classes": tuple[str, ...]})
+    _check(content, {"unit_files": Mapping[str, str]}, ["unit_files"])
     _check_classes(content.get("classes", []), len(content["log_priors"]), content["architecture"])
 
 

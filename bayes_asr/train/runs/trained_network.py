@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
+from bayes_asr.config.catalogue import find
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.kaldi_io.side_files import COMBINATION, check_is_run
 from bayes_asr.nn.network import AcousticModel, build_network
@@ -38,6 +39,7 @@ class TrainedNetwork:
 
     def content(self) -> dict[str, Any]:
         """Fields as tensors and plain values."""
+        files = find("nn.units.external:hash_files")(self.model.architecture)
         return {
             "architecture": self.model.architecture,
             "model": self.model.state_dict(),
@@ -46,6 +48,7 @@ class TrainedNetwork:
             "other_log_priors": dict(self.other_log_priors),
             **({"speakers": dict(self.speakers)} if self.speakers else {}),
             **({"classes": list(self.classes)} if self.classes else {}),
+            **({"unit_files": files} if files else {}),
         }
 
     @classmethod
