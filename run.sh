@@ -151,9 +151,11 @@ for line in "${systems[@]}"; do
         fi
 
         # Stage 4: log-likelihoods.
-        if [[ $recogniser == decode ]] && ((stage <= 4 && stop_stage >= 4)); then
+        if [[ $recogniser == @(decode|forward) ]] && ((stage <= 4 && stop_stage >= 4)); then
+            made=loglikes
+            [[ $recogniser == decode ]] || made=outputs # numbers, which are the end
             for part in dev test; do
-                run_stage 4 "forward_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/forward_$part/loglikes.ark" -- \
+                run_stage 4 "forward_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/forward_$part/$made.ark" -- \
                     bayes-asr forward "$run" --on "$part"
             done
         fi
@@ -167,7 +169,7 @@ for line in "${systems[@]}"; do
         fi
 
         # Stage 6: error rates.
-        if [[ $recogniser != classify ]] && ((stage <= 6 && stop_stage >= 6)); then
+        if [[ $recogniser == @(decode|generate) ]] && ((stage <= 6 && stop_stage >= 6)); then
             run_stage 6 score "$run" "$run"/{config.yaml,decode_{dev,test}/words.txt} makes "$run"/score_{dev,test}.json -- \
                 bayes-asr score "$run" --nj "$nj"
         fi
@@ -181,7 +183,8 @@ for line in "${systems[@]}"; do
 done
 
 # Stage 7: the table of all runs; of an experiment its systems and the GMMs, whose rate they are to beat.
-if ((stage <= 7 && stop_stage >= 7)); then
+report=
+if [[ ${systems[*]} == *@(decode|classify|generate)$'\t'* ]] && ((stage <= 7 && stop_stage >= 7)); then
     compared=("$out") report=$out/report
     if [[ -n $experiment ]]; then
         mapfile -t compared < <(ask compared --out="$out") && wait $!
@@ -193,7 +196,7 @@ fi
 
 # For people alone: the last lines of standard output are the table.
 list_times >&2
-if ((stop_stage >= 7)); then
+if [[ -n $report ]]; then
     {
         [[ -z ${activation:-} ]] || advise "$activation" 'in each new shell, before bayes-asr'
         # Whose features can be made of a new file: not Kaldi's, and not those that a corpus has in place of sound.

@@ -215,10 +215,7 @@ def _build_parameter(tensor: Tensor, *_: object) -> Tensor:
 
 FUNCTIONS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     "collections": {"OrderedDict": _build_mapping},
-    "torch._utils": {
-        "_rebuild_tensor_v2": _build_tensor,
-        "_rebuild_parameter": _build_parameter,
-    },
+    "torch._utils": {"_rebuild_tensor_v2": _build_tensor, "_rebuild_parameter": _build_parameter},
 }
 """The functions of a pickle by module and name."""
 

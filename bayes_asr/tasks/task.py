@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import CRITERIA, FRAMES_TASK, UTTERANCE_TASKS, find
 from bayes_asr.config.inputs import DataConfig
@@ -54,15 +54,25 @@ class LabelSource:
     file: str = ""
 
 
+Recogniser = Literal["decode", "classify", "generate", "forward"]
+
+
 class Task:
     """The learning problem of a configuration. A subclass is one task; `task_of` makes it.
 
     config: the configuration, whose keys go together where the task has been made. recogniser: the
-    verb that turns outputs into words, classes or labels. measure: what a training is judged by.
+    verb that turns outputs into words, classes or labels; `forward` where they are numbers, and the
+    stages of a recipe end there. measure: what a training is judged by.
     """
 
-    recogniser: ClassVar[str] = "decode"
+    recogniser: ClassVar[Recogniser] = "decode"
     measure: ClassVar[Measure] = FRAMES
+
+    def __init_subclass__(cls) -> None:
+        """InputError for a verb that there is not."""
+        if cls.recogniser not in (verbs := get_args(Recogniser)):
+            message = f"{cls.__name__}: recogniser is {cls.recogniser}, none of {', '.join(verbs)}"
+            raise InputError(message + nearest(cls.recogniser, verbs))
 
     def __init__(self, config: Config) -> None:
         """Take a configuration; InputError for keys that have no meaning in this task."""

@@ -118,8 +118,7 @@ def sample_batches(trainer: Trainer, data: LabelledSet) -> list[Batch]:
     trainer.freeze_layers()
     batches = _plan_epoch(trainer, data)
     by_frames = sorted(
-        batches.utterances,
-        key=lambda utterances: sum(batches.lengths[utt] for utt in utterances),
+        batches.utterances, key=lambda utterances: sum(batches.lengths[utt] for utt in utterances)
     )
     places = {len(by_frames) // 4, len(by_frames) // 2, len(by_frames) - 1}
     return [batches.load(by_frames[place]) for place in sorted(places)]

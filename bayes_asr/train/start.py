@@ -41,11 +41,7 @@ from bayes_asr.train.trainer import Initialization, Trainer, TrainProgress, Trai
 
 
 def train(
-    config: Config,
-    run: Path,
-    *,
-    new: bool = False,
-    open_pipe: OpenPipe | None = None,
+    config: Config, run: Path, *, new: bool = False, open_pipe: OpenPipe | None = None
 ) -> None:
     """Train into `run`, or go on with the run that is there.
 

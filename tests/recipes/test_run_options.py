@@ -117,6 +117,20 @@ def test_an_option_that_may_be_repeated_takes_several_values(checkout: Checkout)
 
 
 @pytest.mark.slow
+def test_a_network_of_numbers_ends_behind_forward(checkout: Checkout) -> None:
+    """Neither words, error rates nor their table are asked for."""
+    script = checkout.folder / "run.sh"
+    asked = "mapfile -t systems < <(ask systems) && wait $!"
+    assert asked in script.read_text()
+    script.write_text(script.read_text().replace(asked, "systems=($'forward\\tnumbers\\t')"))
+    done = checkout.run("./run.sh", "--recipe", "made")
+    assert done.returncode == 0, done.stderr
+    verbs = [call[0] for call in checkout.calls("bayes-asr")]
+    assert verbs == ["train", "forward", "forward"]
+    assert "transcribe" not in done.stderr
+
+
+@pytest.mark.slow
 def test_an_experiment_trains_each_of_its_systems_and_compares_them(checkout: Checkout) -> None:
     small = checkout.folder / "small.yaml"
     small.touch()

@@ -8,9 +8,11 @@ import torch
 
 import bayes_asr.tasks
 from bayes_asr import load
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config import catalogue
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
+from bayes_asr.tasks.task import Task
 from tests.support.places import CONF
 from tests.support.small_corpus import SETS, made_up, settings, write_corpus
 from tests.support.training_runs import history_of
@@ -40,10 +42,13 @@ def test_task_of_one_folder_is_trained_and_computed(
         "tasks.regression.criterion:SquaredError", "tasks.regression.task:RegressionTask"
     )
     monkeypatch.setitem(catalogue.CRITERIA, "squared-error", kind)
-    run = tmp_path / "run"
+    run, out = tmp_path / "run", tmp_path / "out"
+    out.mkdir()
     more = settings(
         corpus, "train.criterion=squared-error", "train.epochs=12", "features.cmvn=none"
     )
+    (corpus / "data/dev/text").unlink()  # neither graph nor reference is asked for
+    assert main(["doctor", str(CONF / "base.yaml"), *more, "--until=7", f"--out={out}"]) == 0
     assert main(["train", str(CONF / "base.yaml"), *more, f"--out={run}"]) == 0
     losses = [entry["dev_loss"] for entry in history_of(run)]
     assert losses[-1] < 0.5 * losses[0]
@@ -68,3 +73,10 @@ def test_task_of_one_folder_is_trained_and_computed(
         assert "head number gives real numbers and has no " in error
         assert "take its outputs" in error
         assert error.count("\n") == 1
+
+
+def test_task_of_an_unknown_verb_is_refused() -> None:
+    with pytest.raises(InputError, match=r"Mistyped: .* is forwrad.*did you mean forward\?"):
+
+        class Mistyped(Task):
+            recogniser = "forwrad"  # type: ignore[assignment]

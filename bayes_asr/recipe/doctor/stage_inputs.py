@@ -190,7 +190,10 @@ def _check_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iter
 
 def _check_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
     """Whether each set that is decoded has the reference that its hypotheses are compared with."""
-    if task_of(config).recogniser == "classify":
+    recogniser = task_of(config).recogniser
+    if recogniser == "forward":
+        return  # nothing is scored
+    if recogniser == "classify":
         yield from _check_classes(config, open_pipe)
         return
     for name in DECODED:

@@ -7,13 +7,13 @@ from bayes_asr.config.catalogue import find
 from bayes_asr.config.schema import Config
 from bayes_asr.data.targets.classes import CLASSES
 from bayes_asr.data.targets.sequences import SEQUENCE
-from bayes_asr.tasks.task import LabelSource, Measure, Task, contradict, utterance_files
+from bayes_asr.tasks.task import LabelSource, Measure, Recogniser, Task, contradict, utterance_files
 
 
 class ClassesTask(Task):
     """The class of each utterance, as `data.classes` says."""
 
-    recogniser: ClassVar[str] = "classify"
+    recogniser: ClassVar[Recogniser] = "classify"
     measure: ClassVar[Measure] = Measure("error", "error of utterances", True)
 
     def _check(self) -> None:
@@ -40,7 +40,7 @@ class ClassesTask(Task):
 class SequencesTask(Task):
     """The labels of each utterance, as `data.sequences` says."""
 
-    recogniser: ClassVar[str] = "generate"
+    recogniser: ClassVar[Recogniser] = "generate"
     measure: ClassVar[Measure] = Measure("error", "error of labels", True, ("dev",))
 
     def _check(self) -> None:

@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-from bayes_asr.tasks.task import LOSS, LabelSource, Measure, Task
+from bayes_asr.tasks.task import LOSS, LabelSource, Measure, Recogniser, Task
 
 
 class RegressionTask(Task):
     """The number of each frame, from `numbers.scp` of its data directory: matrices [T, 1]."""
 
-    recogniser: ClassVar[str] = "forward"
+    recogniser: ClassVar[Recogniser] = "forward"
     measure: ClassVar[Measure] = LOSS
 
     @property
