@@ -94,10 +94,8 @@ class AcousticModel(nn.Module):
         self.of_utterances, self.of_numbers = frozenset(of_utterances), frozenset(of_numbers)
         self._check_pooled()
         self._check_output_stride()
-        linears = [
-            Linear(self.sizes[name], size)
-            for name, size in zip(self.head_layers, heads.values(), strict=True)
-        ]
+        sizes = [self.sizes[name] for name in self.head_layers]
+        linears = [Linear(*pair) for pair in zip(sizes, heads.values(), strict=True)]
         for head in linears:
             nn.init.zeros_(head.bias)
         self.heads = nn.ModuleList(linears)
