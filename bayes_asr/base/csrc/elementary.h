@@ -36,6 +36,16 @@ struct Wide<double> {
   using Int = int64_t;
 };
 
+// x + 2^52 y modulo 2^64; of one integer a shift beyond its range would be undefined.
+template <class Int>
+inline __attribute__((always_inline)) Int AddShifted(Int x, Int y) {
+  return static_cast<Int>(x + (y << 52));
+}
+template <>
+inline __attribute__((always_inline)) int64_t AddShifted(int64_t x, int64_t y) {
+  return static_cast<int64_t>(static_cast<uint64_t>(x) + (static_cast<uint64_t>(y) << 52));
+}
+
 // Horner's scheme; the first coefficient is that of 1.
 template <class V, int N>
 inline __attribute__((always_inline)) V Polynomial(const double (&coefficients)[N], V x) {
@@ -60,7 +70,7 @@ inline __attribute__((always_inline)) V Exp(V x) {
   const V r = (x - n * kLn2High) - n * kLn2Low;
   const V squared = r * r;
   const V p = 1.0 + (r * Polynomial(kOdd, squared) + squared * Polynomial(kEven, squared));
-  const V scaled = Bits<V>(static_cast<Int>(Bits<Int>(p) + (Bits<Int>(shifted) << 52)));
+  const V scaled = Bits<V>(AddShifted(Bits<Int>(p), Bits<Int>(shifted)));
   const V bounded = x > V{} + 709.0 ? V{} + __builtin_inf() : scaled;
   return x < V{} - 708.0 ? V{} : bounded;
 }
@@ -75,7 +85,7 @@ inline __attribute__((always_inline)) V Log(V x) {
   // The whole number e with x = 2^e m and m from root 1/2 to root 2, by the bits of both.
   const Int above = Bits<Int>(x) - Bits<Int>(V{} + kRootHalf);
   const Int exponent = above >> 52;
-  const V m = Bits<V>(static_cast<Int>(Bits<Int>(x) - (exponent << 52)));
+  const V m = Bits<V>(AddShifted(Bits<Int>(x), static_cast<Int>(-exponent)));
   const V e = Bits<V>(static_cast<Int>(exponent + Bits<Int>(V{} + kRounder))) - kRounder;
   const V s = (m - 1.0) / (m + 1.0);
   const V squared = s * s;
