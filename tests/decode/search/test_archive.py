@@ -116,7 +116,7 @@ def test_bad_utterance_is_named_and_the_others_are_decoded(graph: Path, nj: int)
     items = {"good": loglikes(5), "bad": bad, "wide": np.zeros((3, 4)), "last": loglikes(6)}
     source = re.escape(str(graph.parent / "loglikes.ark"))
     message = (
-        f"2 of 4 utterances failed: {source}: bad: log-likelihood nan at frame 2, pdf 1; "
+        f"2 of 4 utterances failed: {source}: bad: log-likelihood nan at frame 2, pdf 1; .*"
         rf"{source}: wide: log-likelihoods of shape \[3, 4\], but the model has 3 pdfs"
     )
     with pytest.raises(InputError, match=message):
