@@ -14,7 +14,7 @@ from tests.support.places import ROOT
 from tests.support.script_stubs import executable
 
 STUB = """#!/usr/bin/env bash
-printf 'bayes-asr' >>"$CALLS"; printf '\\t%s' "$@" >>"$CALLS"; echo >>"$CALLS"
+printf -v arguments '\\t%s' "$@"; echo "bayes-asr$arguments" >>"$CALLS"
 if [[ -n $FAILING && "$*" == $FAILING ]]; then echo "it went wrong"; exit 4; fi
 case "$1 $2" in
     features*) made=$2 inputs=("$2/wav.scp") ;;

@@ -28,7 +28,7 @@ from tests.support.script_stubs import executable
 SPHERE = b"NIST_1A\n   1024\n"
 STUB = """#!/usr/bin/env bash
 name=${0##*/}
-printf '%s' "$name" >>"$CALLS"; printf '\\t%s' "$@" >>"$CALLS"; echo >>"$CALLS"
+printf -v arguments '\\t%s' "$@"; echo "$name$arguments" >>"$CALLS"
 [[ -f path.sh ]] || { echo "no path.sh in $PWD"; exit 8; }
 if [[ -n $FAILING && "$name $*" == $FAILING ]]; then echo "it went wrong"; exit 4; fi
 [[ -n $SILENT && "$name $*" == $SILENT ]] && exit 0

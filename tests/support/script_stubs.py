@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.places import ROOT
 
 STUB = """#!/usr/bin/env bash
-printf '%s' "${0##*/}" >>"$CALLS"; printf '\\t%s' "$@" >>"$CALLS"; echo >>"$CALLS"
+printf -v arguments '\\t%s' "$@"; echo "${0##*/}$arguments" >>"$CALLS"  # at once: others write too
 case "$*" in
     *"import torch"*) [[ -n $TORCH ]] && echo "$TORCH" ;;
     -c* | -P* | --version) exec "$REAL_PYTHON" "$@" ;;
