@@ -126,7 +126,7 @@ int32_t decoder_trace(void *session, const GraphView *graph, PathView *view) {
 
 // The next piece of the lattice that is over, to be given back to decoder_free_lattice; null where
 // there is none.
-void *decoder_take(void *session, LatticeView *view, ChunkView *ends) {
+void *decoder_take(void *session, LatticeView *view, ChunkView *ends) noexcept {
   return search::HandOver(static_cast<search::Session *>(session)->trellis().Take(), view, ends);
 }
 

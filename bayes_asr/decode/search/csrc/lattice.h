@@ -161,7 +161,7 @@ void decoder_close(void *session) noexcept;
 int32_t decoder_advance(void *session, const float *loglikes, int64_t num_frames,
                         int64_t num_pdfs);
 int32_t decoder_trace(void *session, const GraphView *graph, PathView *view);
-void *decoder_take(void *session, LatticeView *view, ChunkView *ends);
+void *decoder_take(void *session, LatticeView *view, ChunkView *ends) noexcept;
 void *decoder_finish(void *session, int32_t *reached, LatticeView *view, ChunkView *ends);
 void decoder_free_lattice(void *chunk) noexcept;
 int64_t decoder_best_arcs(const LatticeView *lattice, int64_t *arcs, int64_t *last);
