@@ -1,0 +1,178 @@
+"""run.sh and local/stages.sh: what is complete is not repeated, what has changed is."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bayes_asr.recipe.stages.preparation import has_changed
+from tests.support.script_stubs import Checkout
+
+
+@pytest.mark.slow
+def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
+    """Files that came, also by a link to old ones; the results may lie inside the corpus."""
+    corpus, old = checkout.folder / "corpus", checkout.folder / "old.wav"
+    corpus.mkdir()
+    old.touch()
+
+    def prepared() -> bool:
+        before = len(checkout.calls("python"))
+        done = checkout.run(*GMM[:3], "--corpus", "corpus", "--out", "corpus/out",
+                            "--stop-stage", "0", KALDI_ROOT="")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        calls = [call for call in checkout.calls("python")[before:] if call[0].endswith(".py")]
+        assert ("corpus has changed" in done.stdout) == (bool(calls) and before > 0)
+        return bool(calls)
+
+    assert prepared()
+    assert not prepared()
+    (corpus / "new.wav").touch()
+    assert prepared()
+    assert not prepared()
+    (corpus / "linked.wav").symlink_to(old)
+    assert prepared()
+    assert not prepared()
+
+
+@pytest.mark.slow
+def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> None:
+    """All of it is newer then, and named otherwise; in the folder itself, times count."""
+    command = ("./run.sh", "--recipe", "made", "--stage", "4", "--stop-stage", "6", "--out")
+    folder = checkout.folder / "exp/made"
+    for name in ("config.yaml", "best.pt"):
+        (folder / "made/seed1").mkdir(parents=True, exist_ok=True)
+        (folder / "made/seed1" / name).write_text(name)
+
+    def stages(out: str) -> int:
+        return checkout.run(*command, out).stdout.count(": complete\n")
+
+    assert (stages("exp/made"), stages("exp/made")) == (0, 5)
+    copied = shutil.copytree(folder, checkout.folder / "exp/copied", copy_function=shutil.copy)
+    assert stages("exp/copied") == 5
+    (copied / "made/seed1/best.pt").write_text("another")
+    assert stages("exp/copied") == 0
+    again = shutil.copytree(folder, checkout.folder / "exp/again", copy_function=shutil.copy)
+    (again / "made/seed1/config.yaml").write_text("another")
+    assert stages("exp/again") == 0
+    (folder / "made/seed1/config.yaml").write_text("config.yaml")
+    assert stages("exp/made") == 0, "a file may stand for others that were made with it"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", ["", "1\n"])
+def test_stage_is_repeated_where_its_check_sums_are_not_whole(
+    checkout: Checkout, content: str
+) -> None:
+    """As where a disk was full, or the script killed, while they were written."""
+    command = ("./run.sh", "--recipe", "made", "--stage", "6", "--stop-stage", "6")
+    run = checkout.folder / "exp/made/made/seed1"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("config.yaml")
+    assert checkout.run(*command).returncode == 0
+    (run / "log/score.sums").write_text(content)
+    (run / "config.yaml").write_text("another")
+    done = checkout.run(*command)
+    assert (done.returncode, done.stdout.count(": complete\n")) == (0, 0), done.stderr
+    assert checkout.run(*command).stdout.count(": complete\n") == 1
+
+
+def test_stage_is_complete_while_its_files_and_command_are_the_same(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    there, absent = tmp_path / "a file", tmp_path / "absent"
+    there.write_text("x")
+
+    def runs(*command: str, files: tuple[Path, ...] = (there, absent)) -> bool:
+        script = '. local/stages.sh; stage=0 stop_stage=7 force=; run_stage 3 a "$@"'
+        words = (str(tmp_path), *map(str, files), "--", *command)
+        done = checkout.run("bash", "-euo", "pipefail", "-c", script, "bash", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout != "a: complete\n"
+
+    command = ("echo", "--on", "two words")
+    assert runs(*command)
+    written = there.stat().st_mtime_ns
+    as_in_version_0_1 = f"echo --on two words {there} 1 {written}\n"
+    assert (tmp_path / "log/a.done").read_text() == as_in_version_0_1, "what was complete stays so"
+    assert not runs(*command)
+    assert runs(*command, "--nj")
+    assert runs(*command, "--nj", files=(absent,)), "the file is another's"
+    assert (tmp_path / "log/a.done").read_text() == "echo --on two words --nj \n"
+    assert not runs(*command, "--nj", files=(absent,))
+    absent.touch()
+    assert runs(*command, "--nj", files=(absent,))
+    assert runs(*command)
+    os.utime(there, ns=(written, written + 1))
+    assert runs(*command)
+    assert not runs(*command)
+
+
+def test_stage_whose_input_changes_while_it_runs_is_repeated(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """Also in a copy, which contents tell, and where the corpus changes under its preparation."""
+    corpus, out = tmp_path / "corpus", tmp_path / "out"
+    corpus.mkdir()
+    (corpus / "text").write_text("x")
+    out.mkdir()
+
+    def runs(where: Path) -> bool:
+        script = (
+            ". local/stages.sh; stage=0 stop_stage=7 force= out=$1; "
+            'run_stage 0 prepare "$1" "$2/text" makes "$1/made" -- '
+            'bash -c \'[[ -f $1 ]] || echo more >>"$2"; echo >"$1"\' bash "$1/made" "$2/text"'
+        )
+        words = (str(where), str(corpus))
+        done = checkout.run("bash", "-euo", "pipefail", "-c", script, "bash", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout != "prepare: complete\n"
+
+    assert runs(out)
+    assert has_changed(corpus, out / "log/prepare.done", out)
+    copied = shutil.copytree(out, tmp_path / "copied", copy_function=shutil.copy)
+    assert runs(copied), "contents are those of before"
+    assert runs(out)
+    assert not has_changed(corpus, out / "log/prepare.done", out)
+    assert not runs(out)
+    assert not runs(copied)
+
+
+@pytest.mark.slow
+def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
+    checkout: Checkout,
+) -> None:
+    def verbs(*more: str, **changes: str) -> str:
+        before = len(checkout.calls("bayes-asr"))
+        checkout.run("./run.sh", "--recipe", "made", "--nj", "1", *more, **changes)
+        return " ".join(call[0] for call in checkout.calls("bayes-asr")[before:])
+
+    run = checkout.folder / "exp/made/made/seed1"
+    everything = "train forward forward decode decode score report"
+    assert verbs(FAILING="score") == everything.removesuffix(" report")
+    assert verbs() == "train score report"
+    assert verbs() == "train report"
+    assert verbs("--force") == everything
+    assert verbs("--nj", "2") == "train decode decode score report"
+    (run / "decode_dev/words.txt").unlink()
+    assert verbs("--nj", "2") == "train decode score report"
+    (run / "best.pt").write_text("another network")
+    assert verbs("--nj", "2") == everything
+    assert verbs("--nj", "2") == "train report"
+    (run / "config.yaml").write_text("another beam, which train has recorded")
+    assert verbs("--nj", "2") == everything
+
+
+def test_files_of_a_stage_may_be_both_read_and_written(checkout: Checkout, tmp_path: Path) -> None:
+    """Stages that users have written name their files without `makes`."""
+    script = (
+        ". local/stages.sh; stage=0 stop_stage=7 force= out=$1; "
+        'run_stage 5 counts "$1" "$1/counts" -- bash -c \'echo >"$1"\' bash "$1/counts"'
+    )
+    said = [
+        checkout.run("bash", "-euo", "pipefail", "-c", script, "bash", str(tmp_path)).stdout
+        for _ in range(2)
+    ]
+    assert said[0] != "counts: complete\n"
+    assert said[1] == "counts: complete\n"
