@@ -19,7 +19,7 @@ def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
 
     def prepared() -> bool:
         before = len(checkout.calls("python"))
-        done = checkout.run(*GMM[:3], "--corpus", "corpus", "--out", "corpus/out",
+        done = checkout.run("./run.sh", "--recipe", "gmm", "--corpus", "corpus", "--out", "corpus/out",
                             "--stop-stage", "0", KALDI_ROOT="")  # fmt: skip
         assert done.returncode == 0, done.stderr
         calls = [call for call in checkout.calls("python")[before:] if call[0].endswith(".py")]
