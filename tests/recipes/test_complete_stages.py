@@ -19,8 +19,8 @@ def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
 
     def prepared() -> bool:
         before = len(checkout.calls("python"))
-        done = checkout.run("./run.sh", "--recipe", "gmm", "--corpus", "corpus", "--out", "corpus/out",
-                            "--stop-stage", "0", KALDI_ROOT="")  # fmt: skip
+        command = ("./run.sh", "--recipe", "gmm", "--corpus", "corpus", "--out", "corpus/out")
+        done = checkout.run(*command, "--stop-stage", "0", KALDI_ROOT="")
         assert done.returncode == 0, done.stderr
         calls = [call for call in checkout.calls("python")[before:] if call[0].endswith(".py")]
         assert ("corpus has changed" in done.stdout) == (bool(calls) and before > 0)
