@@ -54,15 +54,15 @@ def lay_out(kaldi_dir: Path, out: Path, hours: float) -> None:
     ali.mkdir(parents=True)
     data.mkdir(parents=True)
     (dev_spoken,) = dev.features.directories
-    for there, name in ((dev_spoken, "data/dev"), (dev.alignments.directory, "exp/ali_dev")):
+    for there, name in ((dev_spoken, "data/dev"), (dev.first_labels.directory, "exp/ali_dev")):
         (out / name).symlink_to(there.absolute())
-    (ali / "final.mdl").symlink_to((train.alignments.directory / "final.mdl").absolute())
+    (ali / "final.mdl").symlink_to((train.first_labels.directory / "final.mdl").absolute())
     repeats = round(hours * FRAMES_PER_HOUR / sum(train.lengths.values()))
     names = [(f"{n:05}-", utt) for n in range(repeats) for utt in train.lengths]
     source = read_data_dir(spoken)
     write_mapping(((p + utt, p + source.utt2spk[utt]) for p, utt in names), data / "utt2spk")
     write_mapping(((p + utt, train.features.where(utt)) for p, utt in names), data / "feats.scp")
-    aligned = dict(Alignments(train.alignments.directory).items())
+    aligned = dict(Alignments(train.first_labels.directory).items())
     records = {utt: encode_alignment(aligned[utt]) for utt in train.lengths}
     for job in range(JOBS):
         with gzip.open(ali / f"ali.{job + 1}.gz", "wb", 1) as file:

@@ -50,7 +50,7 @@ class LabelSource:
     noun: str = "alignment"
     singular: str = "an alignment"
     key: str = "data.{set}.alignments"
-    opener: str = "data.corpus.alignments_index:open_alignments"
+    opener: str = "data.corpus.labels_index:open_alignments"
     file: str = ""
 
 

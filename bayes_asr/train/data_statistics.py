@@ -59,7 +59,8 @@ def _count_labels(data: LabelledSet, heads: Sequence[str], index: Index) -> Arra
     """Counts of the labels of each head, from the index or by reading all labels."""
     # The counts depend on the labels, on the targets that the heads make of them, and on the choice
     # of utterances. A change of any of these counts anew.
-    parts = [part for labels in (data.alignments, *data.labels.values()) for part in labels.parts]
+    label_sets = (data.first_labels, *data.further_labels.values())
+    parts = [part for labels in label_sets for part in labels.parts]
     made_from = {
         **{str(part.directory): part.digest for part in parts},
         **{f"{name} (labels)": _describe(data.targets[name]) for name in heads},

@@ -18,7 +18,7 @@ from bayes_asr.base.processes.signals import note_signals
 from bayes_asr.config.catalogue import ON_DEMAND, find
 from bayes_asr.config.schema import Config, as_yaml
 from bayes_asr.config.training_keys import Transfer
-from bayes_asr.data.corpus.fingerprints import check_same, hash_labels, hash_stream
+from bayes_asr.data.corpus.fingerprints import check_same, hash_further_labels, hash_stream
 from bayes_asr.data.corpus.index import Index, open_index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
@@ -297,7 +297,7 @@ def _fingerprint_data(
     }
     inputs: dict[str, str] = {}
     for name, labelled in sets.items():
-        for hashes in (*stream_hashes[name].values(), hash_labels(labelled)):
+        for hashes in (*stream_hashes[name].values(), hash_further_labels(labelled)):
             inputs |= hashes
     expected = saved.get("inputs", inputs)
     check_same(expected, {**expected, **inputs})

@@ -105,7 +105,7 @@ DAMAGES: dict[Callable[[Path], None], tuple[str, ...]] = {
     truncated_ark: ("feats.ark", "train3-11", "truncated or damaged"),
     no_gzip: ("ali.1.gz", "ot a gzip"),
     truncated_gzip: ("ali.2.gz", "train3-11", "truncated"),
-    long_alignment: ("feats.ark", "train1-4 has", "frames of features, but", "in the alignment"),
+    long_alignment: ("feats.ark", "train1-4 has", "frames of features, but", "labels in"),
     foreign_transition_id: ("ali.1.gz", "train0-0", "transition-id 99", f"1 to {LAST}"),
     pdf_out_of_range: ("train", "has transition-id", "final.mdl has 1 to 8"),
     damaged_model: ("ali/final.mdl", "offset"),

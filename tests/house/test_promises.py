@@ -283,7 +283,7 @@ def test_posteriors_are_divided_by_the_shares_that_analyze_counts_gives(
     small_run: Path, small_corpus: Path
 ) -> None:
     train, _ = training_and_dev(load([small_run / "config.yaml"]))
-    labels = np.concatenate([train.alignments.pdfs(utt) for utt in train.lengths])
+    labels = np.concatenate([train.first_labels.pdfs(utt) for utt in train.lengths])
     counts = np.array([(labels == pdf).sum() + 0.5 for pdf in range(MODEL.num_pdfs)])
     network = bayes_asr.load(small_run)
     np.testing.assert_allclose(network.log_priors, np.log(counts / counts.sum()), rtol=1e-12)

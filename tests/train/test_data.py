@@ -30,9 +30,7 @@ def test_dev_without_alignments_is_replaced_by_training_speakers(
     assert not speakers[0] & speakers[1]
     assert train_set.lengths.keys() | held.lengths.keys() == set(train_set.features.utterances)
     (name,) = speakers[1]
-    said = (
-        "dev has no alignments: 1 of 4 training speakers are held out to drive the learning rate:"
-    )
+    said = "dev has no alignment: 1 of 4 training speakers are held out to drive the learning rate:"
     assert f"{said} {name}" in messages()
     assert "WARNING" in messages()
 

@@ -225,7 +225,7 @@ WAYS: list[tuple[Callable[[Path], None], str]] = [
     (unknown, r"labels.txt: dev0-2 has the label 5, but those of .*exp/tones are from 0 to 4"),
     (
         longer,
-        r"labels.txt: dev0-1 has \d+ labels, but \d+ frames in the alignment of .*exp/ali_dev; mak",
+        r"labels.txt: dev0-1 has \d+ labels, but \d+ in .*exp/ali_dev; mak",
     ),
     (repeated, r"tones/ali.2.gz: train0-0 is labelled a second time; keep one of them"),
     (lacking, r"dev: no labels of tones in .*labels.txt for 1 of 4 utterances: dev1-3; more than"),
@@ -278,5 +278,5 @@ def test_gzipped_archives_of_whole_numbers_are_read(corpus: Path) -> None:
 def test_the_first_label_set_is_read_as_ever(corpus: Path) -> None:
     data, _ = training_and_dev(config_of(corpus))
     assert list(data.targets) == ["pdfs", "monophones"]
-    assert data.labels == {}
-    assert isinstance(data.alignments, Alignments)
+    assert data.further_labels == {}
+    assert isinstance(data.first_labels, Alignments)

@@ -60,7 +60,7 @@ def test_fmllr_and_filter_banks_learn_two_trees(corpus: Path, tmp_path: Path) ->
         for path in sorted((corpus / "exp/mono_ali").glob("ali.*.gz"))
         for utt, ids in iter_int_vectors(path)
     }
-    model = data.labels["mono"].model  # type: ignore[attr-defined]
+    model = data.further_labels["mono"].model  # type: ignore[attr-defined]
     for utt in data.lengths:  # as Kaldi's files say, frame by frame
         labels = data.targets["mono.pdfs"].labels(utt)
         np.testing.assert_array_equal(labels, model.pdf[aligned[utt]])

@@ -12,10 +12,10 @@ TABLES = ("feats.scp", "utt2spk", "cmvn.scp", "frontend.json")
 
 
 def hash_stream(data: LabelledSet, stream: str) -> dict[str, str]:
-    """A hash of everything that a stream of a set and its alignments are made of, by file or
+    """A hash of everything that a stream of a set and its first labels are made of, by file or
     directory.
 
-    Tables are hashed whole, alignments and their model as what they say, whatever compressed them.
+    Tables are hashed whole, labels as what they say, whatever compressed them.
     So are the archives of speaker statistics, where these are used. Of an archive of features,
     which may be as large as a disk, its size and 64 KiB at its beginning, middle and end. What a
     pipe prints is not looked at; the scp has its command.
@@ -24,12 +24,12 @@ def hash_stream(data: LabelledSet, stream: str) -> dict[str, str]:
     if not all(map(is_there, features.archives)):
         data.check()  # says of which utterance
     hashes = {str(path): content_hash(content) for path, content in _contents(features)}
-    return {**hashes, **{str(part.directory): part.digest for part in data.alignments.parts}}
+    return {**hashes, **{str(part.directory): part.digest for part in data.first_labels.parts}}
 
 
-def hash_labels(data: LabelledSet) -> dict[str, str]:
+def hash_further_labels(data: LabelledSet) -> dict[str, str]:
     """A hash of what each directory of the further label sets says."""
-    parts = (part for labels in data.labels.values() for part in labels.parts)
+    parts = (part for labels in data.further_labels.values() for part in labels.parts)
     return {str(part.directory): part.digest for part in parts}
 
 

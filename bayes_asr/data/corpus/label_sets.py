@@ -18,15 +18,15 @@ def name_targets(labels: Mapping[str, Labels]) -> dict[str, Target]:
     }
 
 
-def check_lengths(alignments: Labels, labels: Labels, lengths: Mapping[str, int]) -> None:
-    """InputError for an utterance with more or fewer labels than frames in the alignments."""
+def check_lengths(first: Labels, further: Labels, lengths: Mapping[str, int]) -> None:
+    """InputError for an utterance with more or fewer labels in one set than in the other."""
     # A dictionary is looked up faster than the index's sorted table, once for each utterance.
-    counts = dict(labels.lengths.items())
+    counts = dict(further.lengths.items())
     for utt, frames in lengths.items():
         if counts[utt] != frames:
             raise InputError(
-                f"{labels.where(utt)}: {utt} has {counts[utt]} labels, but {frames} frames in the"
-                f" alignment of {alignments.where(utt)}; make both of the same features"
+                f"{further.where(utt)}: {utt} has {counts[utt]} labels, but {frames} in"
+                f" {first.where(utt)}; make both of the same features"
             )
 
 

@@ -260,19 +260,19 @@ def check_speakers(
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """Utterances that have features and an alignment, or a class, with their lengths in frames.
+    """Utterances that have features and labels, with their lengths in frames.
 
     streams: features by the name of the stream; targets: what they are labelled with, by name;
-    alignments: where lengths come from, or the classes; labels: further label sets, by
-    name; parts: the lengths of several sets that this one is of, by name, or nothing; cache: what
-    networks read of utterances, as far as it is held in memory.
+    first_labels: those of the first head, as alignments or classes, which say the lengths;
+    further_labels: other label sets, by name; parts: the lengths of several sets that this one is
+    of, by name, or nothing; cache: what networks read of utterances, as far as it is in memory.
     """
 
     streams: Mapping[str, Features]
     targets: Mapping[str, Target]
-    alignments: Labels
+    first_labels: Labels
     lengths: Mapping[str, int]
-    labels: Mapping[str, Labels] = field(default_factory=dict)
+    further_labels: Mapping[str, Labels] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     cache: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
 
@@ -284,7 +284,7 @@ class LabelledSet:
     def prepare(self, utt: str) -> dict[str, np.ndarray]:
         """An utterance after the front ends, before normalisation: float32 [T, F'] by stream.
 
-        InputError unless each T is that of the alignment, at the rate of the stream.
+        InputError unless each T is the number of labels, at the rate of the stream.
         """
         return {
             name: features.prepare(utt, self.read(utt, name))
@@ -300,15 +300,15 @@ class LabelledSet:
     def check(self) -> None:
         """Compare lengths and widths of all utterances by the headers of their matrices alone.
 
-        InputError for the first that is not as its alignment, or as the others of its set.
+        InputError for the first that is not as its labels, or as the others of its set.
         """
         for name, features in self.streams.items():
             width = features.dimensions
             for utt in self.lengths:
                 if utt not in features:
                     raise InputError(
-                        f"{features.directories[0] / 'feats.scp'}: {utt} is missing, which is"
-                        f" aligned in {self.alignments.where(utt)}; extract its features"
+                        f"{features.directories[0] / 'feats.scp'}: {utt} is missing, which has"
+                        f" labels in {self.first_labels.where(utt)}; extract its features"
                     )
                 shape = features.read_shape(utt)
                 # What a pipe prints is checked when it is read.
@@ -322,11 +322,11 @@ class LabelledSet:
         features = self.streams[stream]
         if features.front_end.fits(frames, self.lengths[utt]):
             return
-        # The first stream is held against the alignment, and any other against the first.
+        # The first stream is held against the labels, and any other against the first.
         if features is self.features:
             raise InputError(
                 f"{features.where(utt)}: {utt} has {frames} frames of features, but"
-                f" {self.lengths[utt]} in the alignment of {self.alignments.where(utt)}; make both"
-                " from the same features"
+                f" {self.lengths[utt]} labels in {self.first_labels.where(utt)}; make both from the"
+                " same features"
             )
         features.refuse_frames(stream, utt, frames, self.features, self.lengths[utt])

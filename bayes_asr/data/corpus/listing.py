@@ -1,4 +1,4 @@
-"""The utterances of a set that have features and an alignment."""
+"""The utterances of a set that have features and labels."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ class Listing:
     lengths: Mapping[str, int]
     total: int
     without_features: list[str]
-    without_alignment: list[str]
+    without_labels: list[str]
 
 
 def list_utterances(
-    directory: Path, alignments: Labels, open_pipe: OpenPipe | None, moves: Moves = ()
+    directory: Path, labels: Labels, open_pipe: OpenPipe | None, moves: Moves = ()
 ) -> Listing:
-    """Read the tables of a data directory, and compare them with alignments."""
+    """Read the tables of a data directory, and compare them with labels."""
     data = read_data_dir(directory, open_pipe=open_pipe, moves=moves)
-    feats, aligned = data.feats or {}, dict(alignments.lengths.items())
-    lengths = {utt: aligned[utt] for utt in feats if utt in aligned}
+    feats, labelled = data.feats or {}, dict(labels.lengths.items())
+    lengths = {utt: labelled[utt] for utt in feats if utt in labelled}
     return Listing(
         data,
         lengths,
@@ -55,12 +55,12 @@ def join_listings(listings: Sequence[Listing]) -> Listing:
         join_tables([(listing.data.path, listing.lengths) for listing in listings], "has features"),
         sum(listing.total for listing in listings),
         [utt for listing in listings for utt in listing.without_features],
-        [utt for listing in listings for utt in listing.without_alignment],
+        [utt for listing in listings for utt in listing.without_labels],
     )
 
 
 def index_utterances(
-    directory: Path, alignments: Labels, open_pipe: OpenPipe | None, index: Index, moves: Moves = ()
+    directory: Path, labels: Labels, open_pipe: OpenPipe | None, index: Index, moves: Moves = ()
 ) -> Listing:
     """The result of `list_utterances`, from an index.
 
@@ -68,12 +68,12 @@ def index_utterances(
     """
     tables = [path for name in ("feats.scp", "utt2spk") if is_there(path := directory / name)]
     made_from = {str(path): content_hash([read_bytes(path)]) for path in tables}
-    made_from |= {str(part.directory): part.digest for part in alignments.parts}
+    made_from |= {str(part.directory): part.digest for part in labels.parts}
     made_from["moved"] = repr(moves)
     made_from["working directory"] = os.getcwd()  # relative names in feats.scp mean other files
 
     def read() -> Listing:
-        return list_utterances(directory, alignments, open_pipe, moves)
+        return list_utterances(directory, labels, open_pipe, moves)
 
     def use(_: Path, arrays: Arrays) -> Listing:
         if not arrays or not all(map(os.path.exists, decode(arrays["archives"]))):
@@ -82,7 +82,7 @@ def index_utterances(
         data = read_data_dir(directory, open_pipe=open_pipe, feats=feats, moves=moves)
         return _unpack(arrays, data)
 
-    key = name_of(directory, *(part.directory for part in alignments.parts))
+    key = name_of(directory, *(part.directory for part in labels.parts))
     try:
         return index.of(f"utterances-{key}", made_from, lambda _: _pack(read()), use)
     except NotKeptError as error:
@@ -101,7 +101,7 @@ def _pack(listing: Listing) -> Arrays:
         "where": encode(where),
         # The archives are kept apart, so that no table of a million lines is parsed for them.
         "archives": encode(map(str, list_archives(where))),
-        # A length of -1 marks an utterance that has features and no alignment.
+        # A length of -1 marks an utterance that has features and no labels.
         "lengths": np.array([listing.lengths.get(utt, -1) for utt in feats], np.int64),
         "total": np.array(listing.total),
         "without_features": encode(listing.without_features),
@@ -114,11 +114,11 @@ def _unpack(arrays: Arrays, data: DataDir) -> Listing:
     Names are sorted bytes here, and a look-up is a binary search without a dictionary.
     """
     names, lengths = arrays["names"], arrays["lengths"]
-    aligned = lengths >= 0
+    labelled = lengths >= 0
     return Listing(
         data,
-        SortedTable(names[aligned], lengths[aligned]),
+        SortedTable(names[labelled], lengths[labelled]),
         int(arrays["total"]),
         decode(arrays["without_features"]),
-        decode(names[~aligned]),
+        decode(names[~labelled]),
     )

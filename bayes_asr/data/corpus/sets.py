@@ -13,11 +13,11 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import find
 from bayes_asr.config.inputs import DataConfig, LabelledSetConfig
 from bayes_asr.config.schema import Config
-from bayes_asr.data.corpus.alignments_index import open_labels
 from bayes_asr.data.corpus.directories import features_of, read_data_dirs
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
 from bayes_asr.data.corpus.labelled import Features, LabelledSet, check_dimensions, check_speakers
+from bayes_asr.data.corpus.labels_index import open_labels
 from bayes_asr.data.corpus.listing import Listing, index_utterances, join_listings, list_utterances
 from bayes_asr.data.directories import find_existing, locate_all
 from bayes_asr.data.features.front_end import FEATURES, describe_stream
@@ -48,13 +48,13 @@ def open_sets(
 ) -> tuple[LabelledSet, LabelledSet]:
     """Open the training set and the set that drives the learning rate.
 
-    The latter is dev where dev has alignments, otherwise some training speakers, who are then not
-    trained on. Alignments are held in memory unless there is an index.
+    The latter is dev where dev has labels, otherwise some training speakers, who are then not
+    trained on. Labels are held in memory unless there is an index.
     """
     train = open_set(config, "train", open_pipe, index)
     _announce_dimension(train.features, config.data)
     if not is_labelled(config, config.data.dev):
-        return _held_out(train, config.data.held_out)
+        return _held_out(train, config.data.held_out, task_of(config).labels.noun)
     dev = open_set(config, "dev", open_pipe, index, like=train)
     _check_alike(train, dev)
     return train, dev
@@ -81,30 +81,30 @@ def open_set(
     like: the set whose classes, or vocabulary, are those of this one.
     """
     directories = locate_all(config.data, name, "features")
-    alignments, paths = _open_alignments(config, name, open_pipe, index, like)
-    opener = _SetOpener(config, name, open_pipe, index, alignments)
+    first_labels, paths = _open_first_labels(config, name, open_pipe, index, like)
+    opener = _SetOpener(config, name, open_pipe, index, first_labels)
     listings = opener.list_all(directories)
     joined = join_listings(listings)
     streams = {FEATURES: _open_features(config, FEATURES, joined.data, open_pipe)}
     opener.report_unlisted(joined, directories, paths)
     lengths = opener.add_streams(streams, joined)
-    labels, lengths = opener.open_labels(lengths, joined.total)
+    further, lengths = opener.open_further_labels(lengths, joined.total)
     # Parts are cut last, when all streams and labels have sifted the utterances.
     parts = _name_parts(
         directories, [split_table(listing.lengths, lengths)[0] for listing in listings]
     )
-    targets = {**alignments.targets, **name_targets(labels)}
-    return LabelledSet(streams, targets, alignments, lengths, labels, parts)
+    targets = {**first_labels.targets, **name_targets(further)}
+    return LabelledSet(streams, targets, first_labels, lengths, further, parts)
 
 
-def _open_alignments(
+def _open_first_labels(
     config: Config,
     name: str,
     open_pipe: OpenPipe | None,
     index: Index | None,
     like: LabelledSet | None,
 ) -> tuple[Labels, Sequence[Path]]:
-    """The labels that the task reads, and where they are."""
+    """The labels of the first head, and the paths that they are in."""
     source = task_of(config).labels
     if not source.file:
         paths = locate_all(config.data, name, "alignments")
@@ -124,26 +124,26 @@ class _SetOpener:
     name: str
     open_pipe: OpenPipe | None
     index: Index | None
-    alignments: Labels
+    first_labels: Labels
 
     def list_all(self, places: Sequence[Path]) -> list[Listing]:
         """List the utterances of data directories."""
         # Labels in a file of the data directory have their lengths of the features.
-        # The index keeps lengths of alignments, which are known without a look at features.
+        # The index keeps lengths that are known without a look at features.
         index = None if task_of(self.config).labels.file else self.index
         list_directory = partial(index_utterances, index=index) if index else list_utterances
         return [
-            list_directory(place, self.alignments, self.open_pipe, moves=self.config.data.moves)
+            list_directory(place, self.first_labels, self.open_pipe, moves=self.config.data.moves)
             for place in places
         ]
 
     def report_unlisted(
         self, joined: Listing, directories: Sequence[Path], paths: Sequence[Path]
     ) -> None:
-        """Report utterances without features or alignment; InputError where none has both."""
+        """Report utterances without features or labels; InputError where none has both."""
         source, total = task_of(self.config).labels, joined.total
         self._report("features", directories, total, joined.without_features)
-        self._report(source.noun, paths, total, joined.without_alignment)
+        self._report(source.noun, paths, total, joined.without_labels)
         if not joined.lengths:
             raise InputError(
                 f"{self.name}: none of the {total} utterances of {_join(directories)} has"
@@ -164,7 +164,7 @@ class _SetOpener:
             lengths = _intersect(lengths, table.feats or {}, report)
         return lengths
 
-    def open_labels(
+    def open_further_labels(
         self, lengths: Mapping[str, int], total: int
     ) -> tuple[dict[str, Labels], Mapping[str, int]]:
         """Open the further label sets, and return with them who has all of them."""
@@ -174,7 +174,7 @@ class _SetOpener:
             labels[label] = join_labels([open_labels(path, self.index) for path in places])
             report = partial(self._report, f"labels of {label}", places, total)
             lengths = _intersect(lengths, labels[label].lengths, report)
-            check_lengths(self.alignments, labels[label], lengths)
+            check_lengths(self.first_labels, labels[label], lengths)
         return labels, lengths
 
     def _report(self, what: str, places: Sequence[Path], total: int, skipped: list[str]) -> None:
@@ -242,16 +242,17 @@ def _announce_dimension(features: Features, data: DataConfig) -> None:
 
 
 def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
-    if isinstance(train.alignments, Alignments) and isinstance(dev.alignments, Alignments):
-        check_transitions(train.alignments.model, train.alignments.path_of_model, dev.alignments)
-    for label, labels in dev.labels.items():
-        check_labels(train.labels[label], labels)
+    trained, validated = train.first_labels, dev.first_labels
+    if isinstance(trained, Alignments) and isinstance(validated, Alignments):
+        check_transitions(trained.model, trained.path_of_model, validated)
+    for label, labels in dev.further_labels.items():
+        check_labels(train.further_labels[label], labels)
     for name, features in dev.streams.items():
         check_dimensions(name, features, train.streams[name])
 
 
-def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSet]:
-    """Split off whole speakers, chosen by a hash of their names."""
+def _held_out(train: LabelledSet, share: float, noun: str) -> tuple[LabelledSet, LabelledSet]:
+    """Split off whole speakers, chosen by a hash of their names; noun: what dev lacks."""
     utt2spk = train.features.speakers
     speakers = sorted(
         # A hash orders speakers alike on every machine, and independently of other speakers.
@@ -262,13 +263,13 @@ def _held_out(train: LabelledSet, share: float) -> tuple[LabelledSet, LabelledSe
     # A held-out set needs one speaker, and training another one.
     if share == 0 or count == len(speakers):
         raise InputError(
-            f"dev has no alignments, and of {len(speakers)} training speakers data.held_out ="
-            f" {share:g} cannot hold out some and leave some; align dev or change data.held_out"
+            f"dev has no {noun}, and of {len(speakers)} training speakers data.held_out = {share:g}"
+            " cannot hold out some and leave some; label dev or change data.held_out"
         )
     held = set(speakers[:count])
     LOGGER.warning(
-        "dev has no alignments: %d of %d training speakers are held out to drive the learning rate:"
-        " %s",
+        "dev has no %s: %d of %d training speakers are held out to drive the learning rate: %s",
+        noun,
         count,
         len(speakers),
         name_some(sorted(held)),

@@ -31,13 +31,13 @@ def survey_stream(
     """Survey a stream of the set `name`, or take what the index has of it.
 
     All its features are read, which finds what is wrong with them: InputError names the first
-    utterance that is not as its alignment or not finite. hashes: the fingerprints of the
+    utterance that is not as its labels or not finite. hashes: the fingerprints of the
     stream. new: do not trust the commands of an scp to print what they did.
     """
     features = data.streams[stream]
-    aligned = [part.directory for part in data.alignments.parts]
-    # Another alignment or preparation is another entry, so that both are kept.
-    key = name_of(*features.directories, *aligned, features.front_end.preparation)
+    labelled = [part.directory for part in data.first_labels.parts]
+    # Other labels or another preparation is another entry, so that both are kept.
+    key = name_of(*features.directories, *labelled, features.front_end.preparation)
     made_from = {
         **hashes,
         **{f"{path} (times)": state_of(path) for path in features.archives},

@@ -13,9 +13,9 @@ from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.config.schema import Config
-from bayes_asr.data.corpus.alignments_index import index_vectors
 from bayes_asr.data.corpus.index import Index, content_hash, name_of
 from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.labels_index import index_vectors
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
@@ -152,7 +152,7 @@ def open_supervision(config: Config, data: LabelledSet) -> ChainSupervision:
     tolerance = Tolerance(
         options.left_tolerance, options.right_tolerance, options.frame_subsampling_factor
     )
-    return ChainSupervision(cast(Alignments, data.alignments), read_chain(config), tolerance)
+    return ChainSupervision(cast(Alignments, data.first_labels), read_chain(config), tolerance)
 
 
 def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:
@@ -186,9 +186,9 @@ def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -
         for part, part_lengths in data.parts.items()
         if (remaining := split_table(part_lengths, available)[0])
     }
-    labels = {**data.labels, CHAIN: supervision.chain}
+    further = {**data.further_labels, CHAIN: supervision.chain}
     targets = supervision.head_targets(read_numerator)
-    return replace(data, lengths=lengths, parts=parts, labels=labels, targets=targets)
+    return replace(data, lengths=lengths, parts=parts, further_labels=further, targets=targets)
 
 
 def declare_targets(config: Config, data: LabelledSet) -> LabelledSet:

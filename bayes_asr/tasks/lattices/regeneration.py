@@ -8,7 +8,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.schema import Config
-from bayes_asr.data.corpus.fingerprints import hash_labels
+from bayes_asr.data.corpus.fingerprints import hash_further_labels
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.decode.search.search_record import read_record, read_search
@@ -76,7 +76,7 @@ class LatticeRegeneration:
                 " again)"
             ) from None
         # An epoch that is resumed must read the lattices that its first batches were trained on.
-        digest = hash_labels(train_set)[str(directory)]
+        digest = hash_further_labels(train_set)[str(directory)]
         progress = trainer.progress
         if progress.totals.position and progress.lattices != digest:
             raise InputError(

@@ -12,9 +12,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
-from bayes_asr.data.corpus.alignments_index import index_vectors
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
+from bayes_asr.data.corpus.labels_index import index_vectors
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
@@ -97,9 +97,10 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
     report_skipped(
         f"{name}: no lattice in {directories}", missing, len(data.lengths), config.data.max_skipped
     )
-    alignments = cast(Alignments, data.alignments)
+    alignments = cast(Alignments, data.first_labels)
     labels = partial(_read_denominator, parts, alignments, _build_comparison(config, alignments))
     _check_before_training(parts, lengths, alignments)
+    hashed = {f"{DENOMINATORS} {part.directory}": part for part in parts}
     labels(next(iter(lengths)))  # one that cannot be read ends the run here, not in an epoch
     return replace(
         data,
@@ -109,7 +110,7 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
             for name, lengths_of_part in data.parts.items()
             if (remaining := split_table(lengths_of_part, lengths_by_folder)[0])
         },
-        labels={**data.labels, **{f"{DENOMINATORS} {part.directory}": part for part in parts}},
+        further_labels={**data.further_labels, **hashed},
         targets={**data.targets, DENOMINATORS: Target(labels, 0, per="value")},
     )
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from bayes_asr.base import log
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.schema import Config
-from bayes_asr.data.corpus import alignments_index, index, survey
-from bayes_asr.data.corpus.alignments_index import index_alignments
+from bayes_asr.data.corpus import index, labels_index, survey
 from bayes_asr.data.corpus.fingerprints import hash_stream
 from bayes_asr.data.corpus.index import Index
+from bayes_asr.data.corpus.labels_index import index_alignments
 from bayes_asr.data.corpus.sets import open_sets, training_and_dev
 from bayes_asr.data.features.front_end import FEATURES, Normalisation
 from bayes_asr.data.targets.alignments import Alignments
@@ -125,7 +125,7 @@ def test_second_training_reads_nothing_to_start_and_learns_the_same(
 ) -> None:
     train(config_of(corpus), tmp_path / "first")
     assert surveys == ["dev", "train"]
-    for module, name in (alignments_index, "iter_alignments"), (Target, "count"):
+    for module, name in (labels_index, "iter_alignments"), (Target, "count"):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("read again"))
     train(config_of(corpus), tmp_path / "second")
     assert surveys == ["dev", "train"]

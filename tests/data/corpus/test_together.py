@@ -105,7 +105,7 @@ def test_features_and_alignments_may_be_divided_otherwise(
     for utt, frames in FEATURES.items():
         np.testing.assert_array_equal(found.read(utt, "features"), frames)
         np.testing.assert_array_equal(
-            found.targets["pdfs"].labels(utt), found.alignments.model.pdf[ALIGNED[utt]]
+            found.targets["pdfs"].labels(utt), found.first_labels.model.pdf[ALIGNED[utt]]
         )
 
 

@@ -306,7 +306,7 @@ def test_the_last_utterance_of_a_set_is_looked_at(
     status, found = checks_of(capsys, *settings(root))
     assert status == 1
     (error,) = [said for state, said in found["training data"] if state == "error"]
-    assert "train1-4 has 15 frames of features, but 16 in the alignment" in error
+    assert "train1-4 has 15 frames of features, but 16 labels in " in error
 
 
 def test_programs_are_really_started(

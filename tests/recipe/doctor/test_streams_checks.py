@@ -60,7 +60,7 @@ def lengthen_labels(root: Path) -> None:
         (cut_dev, "training data", "error", "dev0-0 has"),
         (cut_test, "test set", "warning", "frames in the stream pitch"),
         (lack_test, "test set", "warning", "1 of 3 lack features of pitch: test0-2"),
-        (lengthen_labels, "training data", "error", "in the alignment of"),
+        (lengthen_labels, "training data", "error", " labels, but "),
     ],
 )
 def test_what_does_not_go_together_is_found(

@@ -1,4 +1,4 @@
-"""Alignments and labels in archives of the index, from which each is read when it is used."""
+"""Labels in archives of the index, from which each is read when it is used."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
