@@ -14,6 +14,7 @@ from bayes_asr.base.files import is_there, open_to_read, read_bytes
 CONFIG = "config.yaml"
 COMBINATION = "networks.json"  # of runs that average the networks of others
 HISTORY = "history.jsonl"
+ERRORS = ("train_error", "dev_error")  # of its lines: null where the criterion counts no errors
 
 
 def check_is_run(directory: Path) -> None:
@@ -92,7 +93,7 @@ def read_history(run: Path, measured: Sequence[str]) -> list[dict[str, Any]]:
     for number, entry in enumerate(entries, start=1):
         try:
             for key in measured:
-                take(entry, key, "a number")
+                take(entry, key, "a number", *["null"] * (key in ERRORS))
         except InputError as error:
             raise InputError(f"{path}: not {form}: line {number}: {error}") from None
     return entries

@@ -22,8 +22,8 @@ class Cost(NamedTuple):
     """The weighted sum over targets, which is minimised."""
     loss: Tensor
     """The loss of the first target alone, which is reported."""
-    errors: Tensor
-    """Frames that the first target counts as wrong."""
+    errors: Tensor | None
+    """Number of labels of the first target that count as wrong; None: nothing is right or wrong."""
 
 
 Criterion = Callable[[Mapping[str, Tensor], Mapping[str, Any], float], Cost]

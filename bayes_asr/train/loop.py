@@ -264,7 +264,7 @@ def run_batches(
     A batch whose loss or gradient is not finite is skipped, named and counted. totals: sums of the
     batches before, from which the pass goes on. after_batch: called with the totals so far.
     count_errors: of a batch, where they are not those of the criterion.
-    A progress bar on the screen shows loss, frame error and frames per second; in a log lines do.
+    A progress bar on the screen shows loss, error and frames per second; in a log lines do.
     """
     model.train(step is not None)
     totals = totals or Totals()
@@ -293,8 +293,8 @@ def run_batches(
             except NotFiniteError as error:
                 totals.skip(utterances, str(error), batches.title)
             else:
-                total_loss, total_errors = group.total(loss, errors)
-                totals.add(frames, labels, total_loss, total_errors, norm)
+                loss, wrong = group.total(loss, errors or 0)
+                totals.add(frames, labels, loss, None if errors is None else wrong, norm)
             totals.seconds = time.perf_counter() - start
             _show_metrics(progress, totals)
             after_batch(totals)
@@ -317,8 +317,8 @@ def _explain_memory(title: str, utterances: list[str], lengths: Mapping[str, int
 
 def _compute_loss(
     model: AcousticModel, criterion: Criterion, batch: Batch, labels: float, step: Step | None
-) -> tuple[float, int, float]:
-    """Return this process' part of the loss and its errors, and the gradient norm.
+) -> tuple[float, int | None, float]:
+    """Return this process' part of the loss and its errors, if any count, and the gradient norm.
 
     Only numbers are returned. No tensor lives on to fragment the memory of the next batch.
     """
@@ -326,7 +326,7 @@ def _compute_loss(
     outputs = compute_outputs(model, batch, training=step is not None, bfloat16=bfloat16)
     cost = criterion(outputs, batch.targets, labels)
     norm = step(cost.objective) if step else 0.0
-    return cost.loss.item(), int(cost.errors), norm
+    return cost.loss.item(), None if cost.errors is None else int(cost.errors), norm
 
 
 def _show_metrics(progress: Progress, totals: Totals) -> None:
@@ -334,8 +334,9 @@ def _show_metrics(progress: Progress, totals: Totals) -> None:
         progress.advance()
         return
     metrics = totals.metrics()
+    error = metrics["error"]
     progress.advance(
         loss=f"{metrics['loss']:.3f}",
-        error=f"{metrics['error']:.3f}",
+        **({} if error is None else {"error": f"{error:.3f}"}),
         frames_per_s=f"{metrics['frames_per_second']:.0f}",
     )

@@ -11,15 +11,15 @@ from bayes_asr.base.log import LOGGER
 class Totals:
     """Sums over labels, so that batches of any size weigh by theirs.
 
-    frames: number computed; labels: of the first target, as many as frames, or utterances;
-    gradient_norm: sum over the batches; seconds: of the pass so far. Plain values: a checkpoint
-    holds them, and a pass goes on from them.
+    frames: number computed; labels: of the first target, as many as frames, or utterances; errors:
+    None where none are counted; gradient_norm: sum over the batches; seconds: of the pass so far.
+    Plain values: a checkpoint holds them, and a pass goes on from them.
     """
 
     frames: int = 0
     labels: int = 0
     loss: float = 0.0
-    errors: int = 0
+    errors: int | None = 0
     gradient_norm: float = 0.0
     batches: int = 0
     seconds: float = 0.0
@@ -36,14 +36,19 @@ class Totals:
         """Totals of a checkpoint; old ones have no labels, which were as many as frames then."""
         return cls(**{"labels": content.get("frames", 0), **content})
 
-    def add(self, frames: float, labels: float, loss: float, errors: float, norm: float) -> None:
+    def add(
+        self, frames: float, labels: float, loss: float, errors: float | None, norm: float
+    ) -> None:
         """Count a batch; loss: the mean over its labels."""
         self.frames += int(frames)
         self.labels += int(labels)
         self.batches += 1
         self.gradient_norm += norm
         self.loss += loss * labels  # a mean becomes a sum again, so that batches weigh by labels
-        self.errors += int(errors)
+        self._add_errors(errors)
+
+    def _add_errors(self, errors: float | None) -> None:
+        self.errors = None if errors is None else (self.errors or 0) + int(errors)
 
     def skip(self, utterances: list[str], why: str, title: str) -> None:
         """Count and name a batch that could not be trained on."""
@@ -52,11 +57,11 @@ class Totals:
         names = ", ".join(utterances)
         LOGGER.warning("%s, batch %d: %s; it is skipped: %s", title, batch, why, names)
 
-    def metrics(self) -> dict[str, float]:
-        """Mean loss in nats per label, error in [0, 1], frames per second."""
+    def metrics(self) -> dict[str, Any]:
+        """Mean loss in nats per label, error in [0, 1] or None, frames per second."""
         return {
             "loss": self.loss / self.labels,
-            "error": self.errors / self.labels,
+            "error": None if self.errors is None else self.errors / self.labels,
             "frames_per_second": self.frames / self.seconds,
         }
 
@@ -79,7 +84,7 @@ class DevTotals:
             total.frames += part.frames
             total.labels += part.labels
             total.loss += part.loss
-            total.errors += part.errors
+            total._add_errors(part.errors)
             total.batches += part.batches
             total.seconds += part.seconds
         return cls(total, parts)

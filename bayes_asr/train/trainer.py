@@ -221,21 +221,18 @@ class Trainer:
             batches=progress.batches + batches,
         )
         LOGGER.info(
-            "epoch %d of %d: train loss %.3f, error %.3f; dev loss %.3f, error %.4f;"
-            " learning rate %.3g; %.0f frames/s; took %s, %s",
+            "epoch %d of %d: train %s; dev %s; learning rate %.3g; %.0f frames/s; took %s, %s",
             entry["epoch"],
             self.options.epochs,
-            entry["train_loss"],
-            entry["train_error"],
-            entry["dev_loss"],
-            entry["dev_error"],
+            _describe(entry["train_loss"], entry["train_error"], 3),
+            _describe(entry["dev_loss"], entry["dev_error"]),
             entry["learning_rate"],
             entry["frames_per_second"],
             format_seconds(entry["seconds"]),
             self._estimate_time_left(entry["seconds"]),
         )
         for name, part in entry.get("dev_sets", {}).items():
-            LOGGER.info("%s: loss %.3f, error %.4f", name, part["loss"], part["error"])
+            LOGGER.info("%s: %s", name, _describe(part["loss"], part["error"]))
         if group.is_rank0():
             best = self.state.network_content() if is_best else None
             self.run.save_complete(self.state.content(), entry, best)
@@ -312,10 +309,14 @@ def warm_up(config: TrainConfig, epochs: float, batches: int) -> float:
     return min(1.0, batches / config.warmup_batches) if config.warmup_batches else 1.0
 
 
+def _describe(loss: float, error: float | None, places: int = 4) -> str:
+    return f"loss {loss:.3f}" + ("" if error is None else f", error {error:.{places}f}")
+
+
 def _history_entry(
     epoch: int, trained: Totals, validated: DevTotals, rate: float, returns: int
 ) -> dict[str, Any]:
-    """Line of the history: losses in nats, errors in [0, 1], means over frames."""
+    """Line of the history: losses in nats, errors in [0, 1] or None, means over labels."""
     train, dev = trained.metrics(), validated.total.metrics()
     parts = {name: _dev_set_entry(part) for name, part in validated.parts.items()}
     return {
@@ -334,7 +335,7 @@ def _history_entry(
     }
 
 
-def _dev_set_entry(part: Totals) -> dict[str, float]:
+def _dev_set_entry(part: Totals) -> dict[str, Any]:
     """Entry of one of several validation sets in a line of the history."""
     metrics = part.metrics()
     return {"loss": metrics["loss"], "error": metrics["error"], "frames": part.frames}

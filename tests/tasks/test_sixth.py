@@ -1,5 +1,6 @@
 """A sixth task, in one folder and with one line in the catalogue, as docs/architecture.md says."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,7 @@ def test_task_of_one_folder_is_trained_and_computed(
     assert main(["train", str(CONF / "base.yaml"), *more, f"--out={run}"]) == 0
     losses = [entry["dev_loss"] for entry in history_of(run)]
     assert losses[-1] < 0.5 * losses[0]
+    assert_no_error_is_told(run, capsys)
     assert main(["forward", str(run), "--on=dev"]) == 0
     features, network = made_up("dev", SETS["dev"])[0], load(run)
     outputs = dict(iter_matrices(run / "forward_dev/outputs.ark"))
@@ -73,6 +75,20 @@ def test_task_of_one_folder_is_trained_and_computed(
         assert "head number gives real numbers and has no " in error
         assert "take its outputs" in error
         assert error.count("\n") == 1
+
+
+def assert_no_error_is_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number is not right or wrong: the log has losses alone, and the history null."""
+    epochs = [line for line in (run / "train.log").read_text().splitlines() if " loss " in line]
+    assert len(epochs) >= 12
+    assert not [line for line in epochs if "error" in line]
+    for entry in history_of(run):
+        assert entry["train_error"] is entry["dev_error"] is None
+    capsys.readouterr()
+    assert main(["status", str(run), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["judged_by"], found["dev_error"]) == ("finished", "loss", None)
+    assert main(["status", str(run), f"--page={run.parent / 'page.html'}"]) == 0
 
 
 def test_task_of_an_unknown_verb_is_refused() -> None:

@@ -47,7 +47,8 @@ Labels = Mapping[str, Annotated[int, Within(1, LARGEST)]]
 Sound = Mapping[str, str | bool | int | Amount] | None
 SKIPPED = {"batch": Total, "why": str, "utterances": tuple[str, ...]}
 TOTALS = {
-    **dict.fromkeys(("frames", "labels", "errors", "batches"), Total),
+    **dict.fromkeys(("frames", "labels", "batches"), Total),
+    "errors": Total | None,
     **dict.fromkeys(("loss", "gradient_norm", "seconds"), Amount),
     "skipped": tuple[Mapping[str, Any], ...],
 }

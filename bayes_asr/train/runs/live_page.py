@@ -41,12 +41,18 @@ def _describe_run(run: RunStatus) -> str:
 
 
 def _draw_curves(run: Path, epochs: int) -> str:
-    """Shares of errors by epoch as SVG, from 0 to the largest; empty before the first epoch."""
+    """Shares of errors by epoch as SVG, from 0 to the largest; empty where there are none."""
     try:
         history = read_history(run, ("epoch", *CURVES))
     except InputError:
         return ""  # the status of the run says why
-    points = {name: [(entry["epoch"], entry[name]) for entry in history] for name in CURVES}
+    points = {
+        name: curve
+        for name in CURVES
+        if (
+            curve := [(entry["epoch"], entry[name]) for entry in history if entry[name] is not None]
+        )
+    }
     largest = max((share for curve in points.values() for _, share in curve), default=0)
     if not largest:
         return ""

@@ -23,8 +23,8 @@ class RunStatus:
     """Status of one run; values that are not known are None.
 
     epoch: complete ones, of `epochs`; judged_by: the dev measure that chooses the best of them;
-    best: its lowest value; dev_error: the lowest share of errors; seconds_left: of training, while
-    it runs; why: of a run that was stopped or failed.
+    best: its lowest value; dev_error: the lowest share of errors, if any are counted;
+    seconds_left: of training, while it runs; why: of a run that was stopped or failed.
     """
 
     run: str
@@ -65,6 +65,7 @@ def read_status(run: Path) -> RunStatus:
             best = min((take(e, measure.on_dev, "a number") for e in history), default=None)
     except (InputError, OSError) as error:
         reason = complaint(error)
+    errors = [entry["dev_error"] for entry in history if entry["dev_error"] is not None]
     state_name = _infer_state(recorded.get("state"), epoch == epochs, is_held(run / MARK))
     return RunStatus(
         run=str(run),
@@ -73,7 +74,7 @@ def read_status(run: Path) -> RunStatus:
         epochs=epochs,
         judged_by=judged_by,
         best=best,
-        dev_error=min((entry["dev_error"] for entry in history), default=None),
+        dev_error=min(errors, default=None),
         frames_per_second=history[-1]["frames_per_second"] if history else None,
         seconds_left=_seconds_left(recorded, history, epoch, epochs or 0)
         if state_name == "running"

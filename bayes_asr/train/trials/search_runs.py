@@ -38,8 +38,8 @@ class Outcome:
     """Outcome of a trial. The names of its fields are keys of trials.json.
 
     epochs: number trained; judged_by: the dev measure that chooses the best of them; best: its
-    lowest value; epoch: that of it; dev_error: its share of errors; None where it failed; why: the
-    reason of a failure.
+    lowest value; epoch: that of it; dev_error: its share of errors, if any are counted; None where
+    it failed; why: the reason of a failure.
     """
 
     trial: int
