@@ -44,7 +44,7 @@ class LabelSource:
     noun, singular: what an utterance may lack, without and with its article; key: of the
     configuration, in which `{set}` stands for train, dev or test. file: in each data directory,
     opened by `opener(file, data directories, names of the training set, open_pipe)`; without one,
-    labels are in the directories of `key`, opened by `opener(directories, index)`.
+    labels are in the directories of `key`, each opened by `opener(directory, index)`.
     """
 
     noun: str = "alignment"

@@ -235,6 +235,19 @@ def test_only_classifiers_classify(small_corpus: Path, tmp_path: Path) -> None:
     assert main(["classify", str(tmp_path), "--on", "dev"]) == 1
 
 
+def test_an_utterance_has_the_class_of_its_own_directory(tmp_path: Path) -> None:
+    root = write_classes(write_corpus(tmp_path))
+    tables = {name: read_mapping(root / "data" / name / "utt2lang") for name in ("train", "dev")}
+    # The first table also names utterances of the second directory, whose features it lacks.
+    strays = dict.fromkeys(tables["dev"], "pol")
+    write_mapping({**tables["train"], **strays}.items(), root / "data/train/utt2lang")
+    together = "data.train.features_all_of=[data/train, data/dev]"
+    data, _ = open_sets(classes_of(root, together, "data.dev.features=[data/test]"))
+    target = data.targets["classes"]
+    found = {utt: target.names[int(target.labels(utt)[0])] for utt in data.lengths}
+    assert found == {**tables["train"], **tables["dev"]}
+
+
 def test_speakers_are_held_out_where_dev_has_no_classes(tmp_path: Path) -> None:
     root = write_classes(write_corpus(tmp_path))
     (root / "data/dev/utt2lang").unlink()

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
-from bayes_asr.data.targets.classes import Classes, JoinedClasses
-from bayes_asr.data.targets.sequences import Sequences, join_sequences
+from bayes_asr.data.corpus.label_sets import join_labels
+from bayes_asr.data.targets.classes import Classes
+from bayes_asr.data.targets.sequences import ENDS, Sequences
 from bayes_asr.kaldi_io.ark import read_matrix, read_shape
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.rxfilename import is_pipe
@@ -21,12 +22,14 @@ def open_classes(
     Lengths are by the headers of the features: frames of piped ones are read.
     """
 
-    def open_one(data: DataDir) -> Classes:
-        classes = read_mapping(_find(data, file, "classes", "class", "utterance class"))
-        return Classes(data.path, classes, _count_frames(data, classes, open_pipe), names)
-
-    parts = [open_one(directory) for directory in directories]
-    return parts[0] if len(parts) == 1 else JoinedClasses(parts, names)
+    tables = [
+        (data.path, table, _count_frames(data, table, open_pipe))
+        for data in directories
+        for table in [read_mapping(_find(data, file, "classes", "class", "utterance class"))]
+    ]
+    # Sorting gives a class the same number in every run.
+    known = sorted({table[utt] for _, table, lengths in tables for utt in lengths})
+    return join_labels([Classes(*of_directory, names or known) for of_directory in tables])
 
 
 def open_sequences(
@@ -37,11 +40,16 @@ def open_sequences(
     Lengths as of `open_classes`.
     """
 
-    def open_one(data: DataDir) -> Sequences:
-        sequences = read_text(_find(data, file, "sequences", "labels", "utterance label label ..."))
-        return Sequences(data.path, sequences, _count_frames(data, sequences, open_pipe), names)
-
-    return join_sequences([open_one(directory) for directory in directories], names)
+    tables = [
+        (data.path, table, _count_frames(data, table, open_pipe))
+        for data in directories
+        for table in [
+            read_text(_find(data, file, "sequences", "labels", "utterance label label ..."))
+        ]
+    ]
+    known = {label for _, table, lengths in tables for utt in lengths for label in table[utt]}
+    vocabulary = names or (ENDS, *sorted(known))
+    return join_labels([Sequences(*of_directory, vocabulary) for of_directory in tables])
 
 
 def _find(data: DataDir, file: str, key: str, what: str, line: str) -> Path:

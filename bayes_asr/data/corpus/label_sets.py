@@ -1,12 +1,14 @@
 """Several label sets of the same utterances: what kinds there are, and whether they go together."""
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypeVar
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.targets.alignments import Alignments, JoinedAlignments, check_transitions
-from bayes_asr.data.targets.labels import IntegerLabels, JoinedIntegers
+from bayes_asr.data.targets.alignments import Alignments, check_transitions
+from bayes_asr.data.targets.labels import IntegerLabels
 from bayes_asr.data.targets.target import Labels, Target
+
+Kind = TypeVar("Kind", bound=Labels)
 
 
 def name_targets(labels: Mapping[str, Labels]) -> dict[str, Target]:
@@ -30,23 +32,21 @@ def check_lengths(first: Labels, further: Labels, lengths: Mapping[str, int]) ->
             )
 
 
-def join_labels(parts: Sequence[Labels]) -> Labels:
-    """Label sets of several directories as one; InputError where they are of two kinds."""
-    if len(parts) == 1:
-        return parts[0]
-    for part in parts[1:]:
-        _check_kind(parts[0], part)
-    if isinstance(parts[0], Alignments):
-        return JoinedAlignments(cast(Sequence[Alignments], parts))
-    return JoinedIntegers(cast(Sequence[IntegerLabels], parts))
+def join_labels(parts: Sequence[Kind]) -> Kind:
+    """Labels of several directories as if they were one's.
+
+    InputError where they do not mean the same, and for an utterance that two of them have.
+    """
+    first, *further = parts
+    for part in further:
+        _check_kind(first, part)
+    return first.join(parts) if further else first
 
 
 def check_labels(train: Labels, labels: Labels) -> None:
     """InputError where another set has labels that the training set does not know."""
     _check_kind(train, labels)
-    if isinstance(train, Alignments) and isinstance(labels, Alignments):
-        check_transitions(train.model, train.path_of_model, labels)
-    elif isinstance(train, IntegerLabels) and isinstance(labels, IntegerLabels):
+    if isinstance(train, IntegerLabels) and isinstance(labels, IntegerLabels):
         utt, label = labels.greatest
         # Fewer labels are no fault: the training set may know some that dev lacks.
         if label > train.greatest[1]:
@@ -57,7 +57,10 @@ def check_labels(train: Labels, labels: Labels) -> None:
 
 
 def _check_kind(reference: Labels, labels: Labels) -> None:
-    if isinstance(reference, Alignments) != isinstance(labels, Alignments):
+    """InputError where one is of alignments and the other is not, or by another model."""
+    if isinstance(reference, Alignments) and isinstance(labels, Alignments):
+        check_transitions(reference.model, reference.path_of_model, labels)
+    elif isinstance(reference, Alignments) or isinstance(labels, Alignments):
         kinds = {True: "alignments by its final.mdl", False: "whole numbers"}
         raise InputError(
             f"{labels.directory} has {kinds[isinstance(labels, Alignments)]}, but"

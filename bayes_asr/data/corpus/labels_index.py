@@ -1,7 +1,7 @@
 """Labels in archives of the index, from which each is read when it is used."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, keeping, name_of, state_of
 from bayes_asr.data.targets.alignments import (
     Alignments,
-    JoinedAlignments,
     add_to_hash,
     begin_hash,
     iter_alignments,
@@ -34,14 +33,13 @@ Vectors = Iterator[tuple[str, np.ndarray]]
 def open_labels(path: Path, index: Index | None) -> Labels:
     """A label set, held in memory unless there is an index."""
     if has_model(path):
-        return index_alignments(path, index) if index else Alignments(path)
+        return open_alignments(path, index)
     return index_integers(path, index) if index else read_integers(path)
 
 
-def open_alignments(paths: Sequence[Path], index: Index | None) -> Alignments:
-    """The alignments of one or several directories, likewise."""
-    parts = [index_alignments(path, index) if index else Alignments(path) for path in paths]
-    return parts[0] if len(parts) == 1 else JoinedAlignments(parts)
+def open_alignments(path: Path, index: Index | None) -> Alignments:
+    """The alignments of a directory, likewise."""
+    return index_alignments(path, index) if index else Alignments(path)
 
 
 def index_alignments(directory: Path, index: Index) -> Alignments:

@@ -22,7 +22,6 @@ from bayes_asr.data.corpus.listing import Listing, index_utterances, join_listin
 from bayes_asr.data.directories import find_existing, locate_all
 from bayes_asr.data.features.front_end import FEATURES, describe_stream
 from bayes_asr.data.features.skipped import report_skipped
-from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.data.targets.target import Labels
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.data_dir import check_cmvn
@@ -108,7 +107,7 @@ def _open_first_labels(
     source = task_of(config).labels
     if not source.file:
         paths = locate_all(config.data, name, "alignments")
-        return find(source.opener)(paths, index), paths
+        return join_labels([find(source.opener)(path, index) for path in paths]), paths
     directories = locate_all(config.data, name, "features")
     names = next(iter(like.targets.values())).names if like else ()
     tables = read_data_dirs(config, directories, open_pipe).parts
@@ -242,9 +241,7 @@ def _announce_dimension(features: Features, data: DataConfig) -> None:
 
 
 def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
-    trained, validated = train.first_labels, dev.first_labels
-    if isinstance(trained, Alignments) and isinstance(validated, Alignments):
-        check_transitions(trained.model, trained.path_of_model, validated)
+    check_labels(train.first_labels, dev.first_labels)
     for label, labels in dev.further_labels.items():
         check_labels(train.further_labels[label], labels)
     for name, features in dev.streams.items():

@@ -1,24 +1,21 @@
 """Kaldi alignments: the pdf and the phone of every frame."""
 
 import hashlib
-from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.data.targets.target import Target
+from bayes_asr.data.targets.target import Labels, Target
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.vectors import StoredVectors
 
 
-class Alignments:
+class Alignments(Labels):
     """The alignments of a directory (`ali.*.gz` and `final.mdl`), as transition-ids.
 
     Labels are absolute: pdf-ids are those of `final.mdl`, phones those of its topology. `lengths`:
@@ -27,7 +24,7 @@ class Alignments:
     """
 
     def __init__(
-        self, directory: Path, stored: "StoredVectors | _Joined | None" = None, digest: str = ""
+        self, directory: Path, stored: StoredVectors | None = None, digest: str = ""
     ) -> None:
         """Read the alignments into memory, or use those that are `stored`, with their digest."""
         self.directory = Path(directory)
@@ -36,15 +33,11 @@ class Alignments:
         self._phones, self._monophones = np.unique(self.model.phone[1:], return_inverse=True)
         total = begin_hash(self.model)
         if stored is None:
-            self._transition_ids: Mapping[str, np.ndarray] = dict(
-                add_to_hash(iter_alignments(self.directory, self.model), total)
-            )
-            self.lengths: Mapping[str, int] = {
-                utt: len(ids) for utt, ids in self._transition_ids.items()
-            }
+            self._values = dict(add_to_hash(iter_alignments(self.directory, self.model), total))
+            self.lengths = {utt: len(ids) for utt, ids in self._values.items()}
             self.digest = total.hexdigest()
         else:
-            self._transition_ids, self.lengths, self.digest = stored, stored.lengths, digest
+            self._values, self.lengths, self.digest = stored, stored.lengths, digest
 
     @property
     def path_of_model(self) -> Path:
@@ -59,16 +52,7 @@ class Alignments:
 
     def items(self) -> Iterable[tuple[str, np.ndarray]]:
         """Utterances and their transition-ids, int32 [T]."""
-        return self._transition_ids.items()
-
-    @property
-    def parts(self) -> "tuple[Alignments, ...]":
-        """The alignments that these stand for: themselves, or those of several directories."""
-        return (self,)
-
-    def where(self, utt: str) -> Path:
-        """The directory that has an utterance, for messages."""
-        return next((p.directory for p in self.parts if utt in p), self.directory)
+        return self._values.items()
 
     @property
     def num_monophones(self) -> int:
@@ -77,20 +61,20 @@ class Alignments:
 
     def transition_ids(self, utt: str) -> np.ndarray:
         """Transition-id of every frame, int32 [T]."""
-        return self._transition_ids[utt]
+        return self._values[utt]
 
     def pdfs(self, utt: str) -> np.ndarray:
         """Pdf-id of every frame, int32 [T], as Kaldi's ali-to-pdf."""
-        return self.model.pdf[self._transition_ids[utt]]
+        return self.model.pdf[self._values[utt]]
 
     def phones(self, utt: str) -> np.ndarray:
         """Phone of every frame, int32 [T], as Kaldi's ali-to-phones --per-frame."""
-        return self.model.phone[self._transition_ids[utt]]
+        return self.model.phone[self._values[utt]]
 
     def monophones(self, utt: str) -> np.ndarray:
         """Phone of every frame counted from 0, [T]: its place among the phones of the model."""
         # The table lacks the unused entry 0, so an id is one more than its place.
-        return self._monophones[self._transition_ids[utt] - 1]
+        return self._monophones[self._values[utt] - 1]
 
     @property
     def targets(self) -> dict[str, Target]:
@@ -99,33 +83,6 @@ class Alignments:
             "pdfs": Target(self.pdfs, self.model.num_pdfs),
             "monophones": Target(self.monophones, self.num_monophones),
         }
-
-
-class _Joined(ChainMap[str, np.ndarray]):
-    """Transition-ids of several directories, int32 [T], and how many each utterance has."""
-
-    lengths: Mapping[str, int]
-
-
-class JoinedAlignments(Alignments):
-    """The alignments of several directories by one model, as if they were one's."""
-
-    def __init__(self, parts: Sequence[Alignments]) -> None:
-        """Join them; InputError for other models, and for an utterance that two of them have."""
-        lengths = join_tables([(p.directory, p.lengths) for p in parts], "is aligned")
-        for part in parts[1:]:
-            check_transitions(parts[0].model, parts[0].path_of_model, part)
-        joined = _Joined(*(cast(dict, part._transition_ids) for part in parts))  # only read
-        joined.lengths = lengths
-        # The order of directories counts, as the order of their utterances does.
-        digest = hashlib.blake2b(" ".join(part.digest for part in parts).encode(), digest_size=16)
-        super().__init__(parts[0].directory, joined, digest.hexdigest())
-        self._parts = tuple(parts)
-
-    @property
-    def parts(self) -> tuple[Alignments, ...]:
-        """The alignments of each directory."""
-        return self._parts
 
 
 def check_transitions(model: TransitionModel, where: Path, alignments: Alignments) -> None:

@@ -1,29 +1,23 @@
 """Label sets: alignments by a model of their own, or whole numbers that mean anything else."""
 
 import hashlib
-from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
-from bayes_asr.data.targets.target import Target
+from bayes_asr.data.targets.target import Labels, Target
 from bayes_asr.kaldi_io.ark import iter_int_vectors
 from bayes_asr.kaldi_io.jobs import find_alignments
-from bayes_asr.kaldi_io.sorted_table import join_tables
 
 Items = Iterator[tuple[str, np.ndarray]]
 """Utterances and their labels, int32 [T]."""
 
 
-class IntegerLabels:
-    """Whole numbers from 0 of every frame: `ali.*.gz` without a model, or an archive.
-
-    greatest: the utterance that has the greatest of them, and this.
-    """
+class IntegerLabels(Labels):
+    """Whole numbers from 0 of every frame: `ali.*.gz` without a model, or an archive."""
 
     def __init__(
         self,
@@ -34,41 +28,19 @@ class IntegerLabels:
         greatest: tuple[str, int],
     ) -> None:
         """Take what `read_integers` or the index has found."""
-        self.directory, self._vectors, self.lengths = path, vectors, lengths
-        self.digest, self.greatest = digest, greatest
+        self.directory, self._values, self.lengths = path, vectors, lengths
+        self.digest, self._greatest = digest, greatest
 
     @property
-    def parts(self) -> "Sequence[IntegerLabels]":
-        """Themselves."""
-        return (self,)
+    def greatest(self) -> tuple[str, int]:
+        """The utterance that has the greatest of them, and this."""
+        return max((part._greatest for part in self.parts), key=lambda pair: pair[1])
 
     @property
     def targets(self) -> Mapping[str, Target]:
         """The numbers, from 0 to the greatest."""
         # Labels from 0 to the greatest are one more than the greatest.
-        return {"": Target(self._vectors.__getitem__, self.greatest[1] + 1)}
-
-    def where(self, utt: str) -> Path:
-        """The directory or archive that has an utterance, for messages."""
-        return next((p.directory for p in self.parts if utt in p.lengths), self.directory)
-
-
-class JoinedIntegers(IntegerLabels):
-    """The labels of several directories or archives, as if they were one's."""
-
-    def __init__(self, parts: Sequence[IntegerLabels]) -> None:
-        """Join them; InputError for an utterance that two of them have."""
-        lengths = join_tables([(part.directory, part.lengths) for part in parts], "is labelled")
-        vectors = ChainMap(*(cast(dict, part._vectors) for part in parts))  # only read
-        digest = hashlib.blake2b(" ".join(part.digest for part in parts).encode(), digest_size=16)
-        greatest = max((part.greatest for part in parts), key=lambda pair: pair[1])
-        super().__init__(parts[0].directory, vectors, lengths, digest.hexdigest(), greatest)
-        self._parts = tuple(parts)
-
-    @property
-    def parts(self) -> Sequence[IntegerLabels]:
-        """The labels of each directory or archive."""
-        return self._parts
+        return {"": Target(self._values.__getitem__, self.greatest[1] + 1)}
 
 
 class LabelDigest:

@@ -1,11 +1,16 @@
 """Targets, the labels of utterances that a network learns, and how frequent each of them is."""
 
+import hashlib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Self, cast
 
 import numpy as np
+
+from bayes_asr.kaldi_io.sorted_table import join_tables
 
 DISABLED = float(np.sqrt(np.finfo(np.float32).max))  # the log prior that makes a pdf impossible
 
@@ -38,26 +43,48 @@ class Target:
         return counts
 
 
-class Labels(Protocol):
-    """The interface of `Alignments`, `IntegerLabels`, `Classes` and `Sequences`.
+class Labels:
+    """Labels of the utterances of a directory or an archive; a subclass is one kind of them.
 
-    lengths: labels of each utterance; digest: a hash of what they say.
+    lengths: frames of each utterance; digest: a hash of what they say; _values: what `join`
+    takes together, by utterance.
     """
 
     directory: Path
     lengths: Mapping[str, int]
     digest: str
+    _values: Mapping[str, Any]
+    _parts: Sequence[Self] = ()
 
     @property
-    def parts(self) -> "Sequence[Labels]":
-        """The label sets that these stand for: themselves, or those of several directories."""
+    def parts(self) -> Sequence[Self]:
+        """The labels that these stand for: themselves, or those of several directories."""
+        return self._parts or (self,)
 
     @property
     def targets(self) -> Mapping[str, Target]:
         """Targets that a network may learn, by name; "" where the set has one target alone."""
+        return {}
 
     def where(self, utt: str) -> Path:
         """The directory or archive that has an utterance, for messages."""
+        return next((part.directory for part in self.parts if utt in part.lengths), self.directory)
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Labels of several directories, which mean the same, as if they were one's.
+
+        InputError for an utterance that two of them have.
+        """
+        joined = copy(parts[0])
+        joined.lengths = join_tables(
+            [(part.directory, part.lengths) for part in parts], "has labels"
+        )
+        joined._values = ChainMap(*(cast(dict, part._values) for part in parts))  # only read
+        digests = " ".join(part.digest for part in parts)
+        joined.digest = hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
+        joined._parts = tuple(parts)
+        return joined
 
 
 def log_priors(counts: np.ndarray, floor: float = 1e-10) -> np.ndarray:

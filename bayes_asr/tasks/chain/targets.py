@@ -20,7 +20,7 @@ from bayes_asr.data.directories import locate
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
-from bayes_asr.data.targets.target import Target
+from bayes_asr.data.targets.target import Labels, Target
 from bayes_asr.decode.lattices import compiled as lattice_sums
 from bayes_asr.decode.lattices.aligned import AlignedLattice
 from bayes_asr.kaldi_io.context_dependency import Tree, iter_leaves
@@ -39,7 +39,7 @@ FILES = ("final.mdl", "tree", "den.fst")
 
 
 @dataclass
-class ChainFolder:
+class ChainFolder(Labels):
     """Transitions, tree and denominator graph of a folder, among the labels of a set.
 
     digest: a hash of the three files.
@@ -51,16 +51,6 @@ class ChainFolder:
     graph: DenominatorGraph
     digest: str
     lengths: Mapping[str, int] = field(default_factory=dict)
-    targets: Mapping[str, Target] = field(default_factory=dict)
-
-    @property
-    def parts(self) -> "tuple[ChainFolder, ...]":
-        """The folder itself, its only part."""
-        return (self,)
-
-    def where(self, _: str) -> Path:
-        """The folder, for messages."""
-        return self.directory
 
 
 def read_chain(config: Config) -> ChainFolder:

@@ -1,7 +1,7 @@
 """Targets of criteria on lattices: the denominator lattice of each utterance."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -18,7 +18,7 @@ from bayes_asr.data.corpus.labels_index import index_vectors
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.data.targets.target import Target
+from bayes_asr.data.targets.target import Labels, Target
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.lattices import compiled
 from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice, count_frames
@@ -49,7 +49,7 @@ class Denominator:
 
 
 @dataclass
-class DenominatorLattices:
+class DenominatorLattices(Labels):
     """The packed lattices of a folder, among the labels of a set.
 
     lengths: of the vector of each utterance; digest: a hash of their content.
@@ -59,16 +59,6 @@ class DenominatorLattices:
     vectors: Mapping[str, np.ndarray]
     lengths: Mapping[str, int]
     digest: str
-    targets: Mapping[str, Target] = field(default_factory=dict)
-
-    @property
-    def parts(self) -> "Sequence[DenominatorLattices]":
-        """The folder itself, its only part."""
-        return (self,)
-
-    def where(self, _: str) -> Path:
-        """The folder that has an utterance, for messages."""
-        return self.directory
 
 
 def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> LabelledSet:

@@ -147,7 +147,7 @@ def without_a_directory(root: Path) -> None:
     ("change", "message"),
     [
         (same_utterance, r"data/b/feats.scp: train0-1 has features in .*data/a/feats.scp too; ren"),
-        (aligned_twice, r"exp/b: train2-6 is aligned in .*exp/a too; rename it in one of them"),
+        (aligned_twice, r"exp/b: train2-6 has labels in .*exp/a too; rename it in one of them"),
         (same_speaker, r"data/b/cmvn.scp: train0 has statistics in .*data/a/cmvn.scp too"),
         (without_statistics, r"data/b/cmvn.scp: is missing, but .*data/a has one; compute"),
         (other_model, r"exp/b/final.mdl \(4 pdfs\) has other transitions than .*exp/a/final.mdl"),

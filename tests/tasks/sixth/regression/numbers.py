@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.data.targets.target import Target
+from bayes_asr.data.targets.target import Labels, Target
 from bayes_asr.kaldi_io.ark import read_matrix, read_scp, read_shape
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.text import DataDir
 
 
-class Numbers:
+class Numbers(Labels):
     """The numbers of the utterances of a data directory."""
 
     def __init__(self, file: Path) -> None:
@@ -21,18 +21,9 @@ class Numbers:
         self.digest = hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
 
     @property
-    def parts(self) -> "Sequence[Numbers]":
-        """Themselves."""
-        return (self,)
-
-    @property
     def targets(self) -> dict[str, Target]:
         """One output."""
         return {"number": Target(self._read, 1, is_real=True)}
-
-    def where(self, _: str) -> Path:
-        """The directory, for messages."""
-        return self.directory
 
     def _read(self, utt: str) -> np.ndarray:
         return read_matrix(self._places[utt], utt)[:, 0]
