@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
+from bayes_asr.decode.graph.dialects import MARK
+from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.recipe.folder.beside import write_beside

@@ -17,7 +17,8 @@ from pathlib import Path
 from corpus import PARTS, PUBLISHED, find_sets, list_genders, read_set, reader_of
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.graph.ngram import MARK, NgramModel, estimate_witten_bell, write_arpa
+from bayes_asr.decode.graph.dialects import MARK
+from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.kaldi_io.text import write_mapping
 from bayes_asr.recipe.folder.spelling import compose, spell_by_letters

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
-from bayes_asr.decode.graph.ngram import MARK
 
 HELD_OUT = 0.05  # of the words
 LETTERS = "letters.txt"  # of a model: its letters, and their columns in the rows that it reads

@@ -18,6 +18,7 @@ SPLIT_MARKS = frozenset((*SEPARATORS, ".", "//", "'", "ˈ", "ˌ", "ː", ";;"))
 """What stands between phones, or before them for stress, in dictionaries for readers."""
 COMMENT_MARKS = frozenset(("#", "//", "%", "%%", ";", ";;", "--"))
 ENCLOSED = re.compile(r"[/\[({].*[/\])}]", re.S)
+MARK = re.compile(r"<.*>|\[.*\]|!?sil|spn", re.I)  # <UNK>, [noise]: no word of a language
 FEWEST = 3  # lines of which all are alike by no chance
 
 Lines = Sequence[Sequence[str]]
@@ -37,12 +38,24 @@ def count_probabilities(lines: Lines, *, always: bool) -> list[int]:
     elif any(DECIMAL.fullmatch(field) for fields in lines for field in fields[1:2]):
         most = 1
     else:
-        before_phones = any(len(fields) > numbers + 1 for fields, numbers in counted)
-        most = int(len(lines) >= FEWEST and all(n for _, n in counted) and before_phones)
+        kept = [(fields, _count_numbers(fields[1:])) for fields in _keep_words(lines)]
+        before_phones = any(len(fields) > numbers + 1 for fields, numbers in kept)
+        most = int(len(kept) >= FEWEST and all(n for _, n in kept) and before_phones)
     return [
         most if 1 < most == numbers else int(always or bool(most and numbers))
         for _, numbers in counted
     ]
+
+
+def _keep_words(lines: Lines) -> Lines:
+    """The lines of words, or all where there are none: not `SIL SIL` or `<UNK> SPN`, which people
+    put before a dictionary that has a layout of its own.
+    """
+    return [
+        fields
+        for fields in lines
+        if len(fields) != 2 or not (fields[0] == fields[1] or MARK.fullmatch(fields[0]))
+    ] or lines
 
 
 def _count_numbers(fields: Sequence[str]) -> int:
@@ -73,7 +86,8 @@ def refuse_other_layouts(path: Path, lines: Lines) -> None:
             f"{path}: most words end in sp, a pause of HTK's, and pauses come between words by"
             " themselves: take them out, sed -E 's/ sp$//'"
         )
-    if len(lines) >= FEWEST and (problem := next(_iter_problems(lines), "")):
+    kept = _keep_words(lines)
+    if len(kept) >= FEWEST and (problem := next(_iter_problems(kept), "")):
         raise InputError(f"{path}: {problem}: write `word phone phone ...`, with spaces alone")
 
 
@@ -101,9 +115,9 @@ def _iter_doubts_of_few(lines: Lines) -> Iterator[str]:
 def describe_doubts(lines: Lines) -> Counter[str]:
     """What of a lexicon may not be meant, and in how many lines; lines: without probabilities."""
     doubts: Counter[str] = Counter()
-    if len(lines) < FEWEST:
-        for doubt in _iter_doubts_of_few(lines):
-            doubts[f"what may not be meant: {doubt}"] = len(lines)
+    if len(kept := _keep_words(lines)) < FEWEST:
+        for doubt in _iter_doubts_of_few(kept):
+            doubts[f"what may not be meant: {doubt}"] = len(kept)
     single = {fields[1] for fields in lines if len(fields) == 2 and len(fields[1]) > 2}
     unsplit = single - {fields[0] for fields in lines}
     if 2 * len(unsplit) > len(lines):

@@ -16,6 +16,7 @@ import numpy as np
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import replacing
+from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.transducers import (
     BACKOFF,
     END,
@@ -31,7 +32,6 @@ from bayes_asr.kaldi_io.openfst import Fst
 LOG = logging.getLogger(__name__)
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 NO_END = f"without a sentence end {END} no word of the lexicon can be recognised; add its n-grams"
-MARK = re.compile(r"<.*>|\[.*\]|!?sil|spn", re.I)  # <UNK>, [noise]: no word of a language
 LN_10 = 2.302585092994046
 ROUNDING = 1e-4  # of log10 probabilities: so far above 0 they stand for 1
 UNSEEN_START = -99.0  # ARPA's log10 probability of <s>, which nothing ever predicts

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.decode.graph.ngram import MARK, NgramModel
+from bayes_asr.decode.graph.dialects import MARK
+from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.marks import LOST, find_mark
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.dictionary import SUFFIXES
 from bayes_asr.decode.graph.lexicon import Pronunciation, number_words, read_lexicon
-from bayes_asr.decode.graph.ngram import MARK, NgramModel, build_grammar_fst, read_arpa
+from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst, read_arpa
 from bayes_asr.decode.graph.transducers import BACKOFF
 from bayes_asr.decode.vocabulary import pronounce_words
 from bayes_asr.kaldi_io.text import write_dictionary

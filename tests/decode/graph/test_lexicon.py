@@ -133,6 +133,30 @@ def test_lexicons_of_other_layouts_are_refused(tmp_path: Path, lines: str, messa
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
+        ("a 90 A\nb 5 B\nc 5 C", "'90' is no probability"),
+        ("a 1 A\nb 1 B C\nc 1 C", ""),
+        ("a;A B\nb;B C\nc;C D", "all words hold ';', such as a;A"),
+        ("a | A B\nb | B\nc | C", "a '|' follows all words"),
+    ],
+)
+@pytest.mark.parametrize("first", ["SIL SIL", "!SIL SIL", "<UNK> SPN\n<sil> sil"])
+def test_lines_of_silence_hide_no_layout(
+    tmp_path: Path, first: str, lines: str, message: str
+) -> None:
+    """People put silence before a dictionary that they were given."""
+    path = tmp_path / "lexicon.txt"
+    path.write_text(f"{first}\n{lines}\n")
+    if message:
+        with pytest.raises(InputError) as caught:
+            read_lexicon(path)
+        assert message in str(caught.value)
+    else:
+        assert [entry.phones for entry in read_lexicon(path)][-2:] == [("B", "C"), ("C",)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
         ("go A . B\nto B \u02c8 C", "2 of 2 lines have phones that may stand between others"),
         ("# a comment\na A", "1 of 2 lines have a word that may begin a comment"),
         (
