@@ -24,7 +24,13 @@ from bayes_asr.decode.graph.lang import (
     read_silence_phones,
 )
 from bayes_asr.decode.graph.lexicon import RESERVED, Lang, Pronunciation, read_lexicon
-from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.decode.graph.ngram import (
+    NgramModel,
+    estimate_witten_bell,
+    read_arpa,
+    refuse_mute,
+    write_arpa,
+)
 from bayes_asr.decode.search.hotwords import read_hotwords
 from bayes_asr.decode.vocabulary import Pronounce, add_unigrams, add_words
 from bayes_asr.kaldi_io.context_dependency import Tree
@@ -201,7 +207,12 @@ def _model(
 def _language_model(args: argparse.Namespace, words: Sequence[str]) -> NgramModel:
     if args.lm:
         return read_arpa(args.lm)
-    return estimate_witten_bell(read_text(args.text).values(), args.order, words)
+    sentences = [*read_text(args.text).values()]
+    model = estimate_witten_bell(sentences, args.order, words)
+    # The model has all words of the lexicon; what the text has of them can be seen here alone.
+    spoken = {word for sentence in sentences for word in sentence}
+    refuse_mute(args.text, spoken, spoken, dict.fromkeys(words))
+    return model
 
 
 def _silence(phone: str | None, directory: Path, phones: dict[str, int]) -> list[str]:

@@ -5,7 +5,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -285,9 +285,10 @@ def build_grammar_fst(
 ) -> tuple[Fst, set[str]]:
     """Return G, an acceptor of words, and the words of the model that `words` lacks.
 
-    N-grams with unknown words are left out. A history is a state; its backoff arc reads the word-id
-    `backoff` (#0); <s> and </s> become the start and the final costs (Kaldi's arpa2fst
-    --disambig-symbol=#0). Histories from which only the backoff leads away are skipped over.
+    N-grams with unknown words are left out, and those with <s> behind a word or </s> before one. A
+    history is a state; its backoff arc reads the word-id `backoff` (#0); <s> and </s> become the
+    start and the final costs (Kaldi's arpa2fst --disambig-symbol=#0). Histories from which only the
+    backoff leads away are skipped over.
     InputError where G can say no word, or only marks such as <UNK> of a lexicon of words.
     """
     ngrams = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
@@ -308,9 +309,7 @@ def build_grammar_fst(
 
     arcs: list[Arc] = []
     final: dict[int, float] = {}
-    if orphans := [ngram for ngram in ngrams if ngram[:-1] not in states]:
-        example = " ".join(orphans[0])
-        LOG.warning("%d n-grams without a history are left out, such as %s", len(orphans), example)
+    _warn_left_out("without a history", [n for n in ngrams if n[:-1] not in states])
     for ngram, log_prob in ngrams.items():
         if ngram[:-1] not in states:
             continue
@@ -325,30 +324,41 @@ def build_grammar_fst(
         if history:
             target, cost = state_after(history[1:])
             arcs.append((source, backoff, 0, cost - model.backoff.get(history, 0.0), target))
-    _refuse_mute(model, {label for _, label, *_ in arcs} - {backoff}, words)
+    labels = {label for _, label, *_ in arcs} - {backoff}
+    modelled = {ngram[0] for ngram in model.log_prob if len(ngram) == 1}
+    refuse_mute(model.name, modelled, {word for word in words if words[word] in labels}, words)
     if not final:
         raise InputError(f"{model.name}: {NO_END}")
     unknown = {word for ngram in model.log_prob for word in ngram} - {*words}
     return build_fst(arcs, final, states.get((START,), states[()])), unknown
 
 
-def _refuse_mute(model: NgramModel, labels: set[int], words: Mapping[str, int]) -> None:
-    """InputError where the labels of arcs have no word of the lexicon, or more words of it are in
-    the model in another case or Unicode form than as they are.
+def _warn_left_out(kind: str, ngrams: Collection[Ngram]) -> None:
+    if ngrams:
+        example = " ".join(min(ngrams))
+        LOG.warning("%d n-grams %s are left out, such as %s", len(ngrams), kind, example)
+
+
+def refuse_mute(
+    name: str | Path, modelled: Set[str], spoken: Set[str], lexicon: Iterable[str]
+) -> None:
+    """InputError where `spoken` has no word of the lexicon, or more words of it are `modelled` in
+    another case or Unicode form than are spoken as they are.
+
+    name: of the model, or of the text that it is estimated from; `spoken`: by its arcs.
     """
     symbols = {EPSILON, BACKOFF, START, END}
-    pronounced = [word for word in words if word not in symbols]
+    pronounced = [word for word in lexicon if word not in symbols]
     # <UNK> may be all that two spellings share; a lexicon of nothing but marks is a user's will.
     due = [word for word in pronounced if not MARK.fullmatch(word)] or pronounced
-    modelled = {word for ngram in model.log_prob if len(ngram) == 1 for word in ngram} - symbols
-    common = sum(words[word] in labels for word in due)
+    common = sum(word in spoken for word in due)
     if not common:
         raise InputError(
-            f"{model.name}: has no word of the lexicon, whose {len(due)} words are such as"
-            f" {name_some(due)}; those of the model are such as {name_some(sorted(modelled))}:"
+            f"{name}: has no word of the lexicon, whose {len(due)} words are such as"
+            f" {name_some(due)}; those there are such as {name_some(sorted(modelled - symbols))}:"
             " spell them alike, also in upper and lower case and in one Unicode form"
         )
-    unlike = {_fold(word): word for word in modelled.difference(words)}
+    unlike = {_fold(word): word for word in modelled.difference(pronounced, symbols)}
     pairs = [
         f"{unlike[_fold(word)]} for {word}"
         for word in due
@@ -356,7 +366,7 @@ def _refuse_mute(model: NgramModel, labels: set[int], words: Mapping[str, int]) 
     ]
     if len(pairs) > common:
         raise InputError(
-            f"{model.name}: has {len(pairs)} words of the lexicon in another case or Unicode form,"
+            f"{name}: has {len(pairs)} words of the lexicon in another case or Unicode form,"
             f" such as {name_some(pairs)}, and only {common} as they are: spell them alike"
         )
 

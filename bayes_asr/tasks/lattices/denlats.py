@@ -20,7 +20,7 @@ from bayes_asr.decode.forward.directory import StreamSource, find_streams, log_l
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_output
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lexicon import RESERVED
-from bayes_asr.decode.graph.ngram import estimate_witten_bell
+from bayes_asr.decode.graph.ngram import estimate_witten_bell, refuse_mute
 from bayes_asr.decode.search.archive import write_decoding
 from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, decode_all
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
@@ -52,6 +52,8 @@ def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> No
         )
     # All words of the lexicon get a probability, also those that the text lacks.
     words = {*read_symbols(lang / "words.txt")} - {*RESERVED}
+    spoken = {word for sentence in data.text.values() for word in sentence}
+    refuse_mute(data.path / "text", spoken, spoken, sorted(words))
     weak = estimate_witten_bell(data.text.values(), order, sorted(words))
     tree = read_tree(model.parent / "tree")
     graph = build_lang_graph(lang, weak, read_transition_model(model), tree)

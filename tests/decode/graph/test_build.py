@@ -328,6 +328,18 @@ def test_verb_estimates_a_model_from_text(
     assert "ngram 3=" in (graph / "lm.arpa").read_text()
 
 
+@pytest.mark.parametrize("text", ["u0 AB BEE\nu1 A\n", "u0 <unk> zoo\n"])
+def test_a_text_without_words_of_the_lexicon_is_refused(
+    tiny_files: Mapping[str, Path], text: str
+) -> None:
+    """All words of the lexicon are in the model that is estimated, whatever the text has."""
+    tiny_files["text"].write_text(text)
+    with pytest.raises(InputError, match=r"text: has no word of the lexicon, whose 3 words are"):
+        run_verb(*arguments(tiny_files))
+    tiny_files["text"].write_text(f"{text}u2 a bee ab\n")
+    run_verb(*arguments(tiny_files))
+
+
 def test_verb_puts_new_hotwords_into_lexicon_and_model(
     tiny_files: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

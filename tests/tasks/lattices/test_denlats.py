@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.search import embedded_decoder
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
+from bayes_asr.kaldi_io.text import read_text, write_text
 from bayes_asr.tasks.lattices.denlats import write_weak_graph
 from tests.support.places import CONF, ROOT
 from tests.support.small_corpus import settings
@@ -305,6 +307,21 @@ def test_graph_is_of_the_training_text(kaldi_corpus: Callable[[str], Path], tmp_
     write_weak_graph(run, corpus / "data" / "lang", tmp_path / "graph")
     assert (tmp_path / "graph" / "phones" / "silence.csl").read_text() == "1\n"
     assert (tmp_path / "graph" / "HCLG.fst").exists()
+
+
+def test_a_training_text_in_another_case_is_refused(
+    kaldi_corpus: Callable[[str], Path], tmp_path: Path
+) -> None:
+    corpus, run = kaldi_corpus("timit_sample"), tmp_path / "run"
+    data = tmp_path / "data"
+    shutil.copytree(corpus / "data" / "train", data)
+    text = {utt: [w.upper() for w in words] for utt, words in read_text(data / "text").items()}
+    write_text(text.items(), data / "text")
+    run.mkdir()
+    sets = {"features": [str(data)], "alignments": [str(corpus / "exp/tri3_ali")]}
+    (run / "config.yaml").write_text(json.dumps({"data": {"train": sets}}))
+    with pytest.raises(InputError, match="has no word of the lexicon"):
+        write_weak_graph(run, corpus / "data" / "lang", tmp_path / "graph")
 
 
 def test_lattices_need_a_graph(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
