@@ -291,7 +291,9 @@ def build_grammar_fst(
     backoff leads away are skipped over.
     InputError where G can say no word, or only marks such as <UNK> of a lexicon of words.
     """
-    ngrams = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
+    known = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
+    ngrams = {n: p for n, p in known.items() if START not in n[1:] and END not in n[:-1]}
+    _warn_left_out("with <s> or </s> in their midst", known.keys() - ngrams.keys())
     # States are histories that begin some n-gram; the backoff leads to ever shorter ones.
     starts = {(), (START,)} if model.order > 1 else {()}
     histories = starts | {n for n in ngrams if len(n) < model.order and n[-1] != END}

@@ -164,6 +164,28 @@ def test_grammar_is_kaldilms(tmp_path: Path, order: int) -> None:
     assert_same_but_for_numbering(fst, read_fst(theirs))
 
 
+def test_ngrams_with_the_ends_of_sentences_in_their_midst_are_left_out_as_by_kaldi(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kaldilm = pytest.importorskip("kaldilm")
+    kaldifst = pytest.importorskip("kaldifst")
+    path = tmp_path / "lm.arpa"
+    path.write_text(
+        "\\data\\\nngram 1=4\nngram 2=6\n\n\\1-grams:\n-0.6 </s>\n-99 <s> -0.3\n-0.6 a -0.2\n"
+        "-0.6 b -0.1\n\n\\2-grams:\n-0.3 <s> a\n-0.3 a b\n-0.4 b </s>\n-0.2 a <s>\n-0.2 </s> b\n"
+        "-0.1 </s> <s>\n\n\\end\\\n"
+    )
+    words = {w: i for i, w in enumerate(["<eps>", "a", "b", "#0", "<s>", "</s>"])}
+    (tmp_path / "words.txt").write_text("".join(f"{w} {i}\n" for w, i in words.items()))
+    text = kaldilm.arpa2fst(
+        str(path), disambig_symbol="#0", read_symbol_table=str(tmp_path / "words.txt")
+    )
+    kaldifst.compile(text).write(str(tmp_path / "G.fst"))
+    fst, _ = build_grammar_fst(read_arpa(path), words, words["#0"])
+    assert_same_but_for_numbering(fst, read_fst(tmp_path / "G.fst"))
+    assert "3 n-grams with <s> or </s> in their midst are left out, such as </s> <s>" in caplog.text
+
+
 def test_foreign_words_are_left_out_and_named() -> None:
     model = estimate_witten_bell([["a", "b"], ["a", "c"]], 2)
     words = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, START: 4, END: 5}
