@@ -47,6 +47,20 @@ def test_base_names_every_key_once_with_its_meaning() -> None:
         assert "; default " in what
 
 
+def test_a_comment_that_names_values_of_its_key_names_all() -> None:
+    incomplete = {}
+    for key in keys():
+        comment, what = explain(key).splitlines()
+        said = comment.removeprefix(f"{key}: ")
+        choices = re.search(r"one of (.+?)(?: or null)?;", what)
+        values = set(re.split(", | or ", choices[1])) if choices else set()
+        unnamed = values - set(re.findall(r"[\w-]+", said))
+        # `as above`, `as of mlp`: the others are named there.
+        if unnamed and unnamed != values and not said.startswith("as "):
+            incomplete[key] = unnamed
+    assert not incomplete, "name them in conf/base.yaml, or say where they are listed"
+
+
 def test_explain_says_meaning_type_range_and_default() -> None:
     assert explain("train.learning_rate").splitlines() == [
         "train.learning_rate: of the first epoch",
