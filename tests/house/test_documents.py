@@ -40,6 +40,16 @@ def test_readme_begins_with_the_two_commands() -> None:
     assert [line.split()[0] for line in first[1].splitlines()] == ["./run.sh", "./test.sh"]
 
 
+def test_stages_are_those_of_run_sh() -> None:
+    """Each verb that run.sh runs has a row, of the same stage; as `features`, local/ may run it."""
+    script = (ROOT / "run.sh").read_text().replace("\\\n", " ")
+    called = set(re.findall(r"run_stage (\S+) .* -- +bayes-asr (\S+)", script))
+    table = (ROOT / "docs/stages.md").read_text()
+    told = set(re.findall(r"^\| (\S+).*? \| `bayes-asr (\S+)", table, re.M))
+    assert ("3", "train") in called
+    assert called == told - {("1", "features")}
+
+
 def anchors(document: Path) -> set[str]:
     """The anchors that GitHub gives the headings of a Markdown file."""
     text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
