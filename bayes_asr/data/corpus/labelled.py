@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +21,7 @@ from bayes_asr.data.targets.target import Labels, Target
 from bayes_asr.kaldi_io.ark import missing_file_error, read_matrix, read_shape
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.rxfilename import is_pipe, list_archives
+from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.text import DataDir
 
 LARGEST = float(np.sqrt(np.finfo(np.float32).max))  # of a feature: the square of more overflows
@@ -296,6 +297,13 @@ class LabelledSet:
         matrix = self.streams[stream].read(utt)
         self._check_length(stream, utt, len(matrix))
         return matrix
+
+    def select(self, available: Mapping[str, Any]) -> tuple["LabelledSet", list[str]]:
+        """The set without the utterances that are not available, and the names of these."""
+        lengths, missing = split_table(self.lengths, available)
+        parts = {name: split_table(part, available)[0] for name, part in self.parts.items()}
+        parts = {name: part for name, part in parts.items() if part}
+        return replace(self, lengths=lengths, parts=parts), missing
 
     def check(self) -> None:
         """Compare lengths and widths of all utterances by the headers of their matrices alone.

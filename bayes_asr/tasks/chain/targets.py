@@ -27,7 +27,6 @@ from bayes_asr.kaldi_io.context_dependency import Tree, iter_leaves
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.chain import compiled as chain_sums
@@ -166,19 +165,14 @@ def add_numerators(config: Config, name: str, data: LabelledSet, index: Index) -
         available = getattr(vectors, "lengths", vectors)
     else:
         available = supervision.select_allowed(data.lengths)
-    lengths, missing = split_table(data.lengths, available)
+    selected, missing = data.select(available)
     reason = f"{name}: no numerator by {supervision.chain.directory}"
     report_skipped(reason, missing, len(data.lengths), config.data.max_skipped)
-    if not lengths:
+    if not selected.lengths:
         raise InputError(f"{reason} for any utterance; make tree and graph of these alignments")
-    parts = {
-        part: remaining
-        for part, part_lengths in data.parts.items()
-        if (remaining := split_table(part_lengths, available)[0])
-    }
     further = {**data.further_labels, CHAIN: supervision.chain}
     targets = supervision.head_targets(read_numerator)
-    return replace(data, lengths=lengths, parts=parts, further_labels=further, targets=targets)
+    return replace(selected, further_labels=further, targets=targets)
 
 
 def declare_targets(config: Config, data: LabelledSet) -> LabelledSet:

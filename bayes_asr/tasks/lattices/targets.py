@@ -25,7 +25,7 @@ from bayes_asr.decode.lattices.aligned import AlignedLattice, align_lattice, cou
 from bayes_asr.decode.lattices.reference import WITH_REFERENCE, LatticeComparison, check_succession
 from bayes_asr.kaldi_io.jobs import find_jobs
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
-from bayes_asr.kaldi_io.sorted_table import join_tables, split_table
+from bayes_asr.kaldi_io.sorted_table import join_tables
 from bayes_asr.kaldi_io.vectors import StoredVectors
 
 DENOMINATORS = "denominators"
@@ -74,12 +74,10 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
     # A dev set that is split off the training set has its lattices in the same folders.
     folders = getattr(config.data, name).lattices or config.data.train.lattices
     parts = [_open_lattices(Path(config.data.dir) / path, index) for path in folders]
-    lengths_by_folder = join_tables(
-        [(part.directory, part.lengths) for part in parts], "has a lattice"
-    )
-    lengths, missing = split_table(data.lengths, lengths_by_folder)
+    available = join_tables([(part.directory, part.lengths) for part in parts], "has a lattice")
+    selected, missing = data.select(available)
     directories = " and ".join(str(part.directory) for part in parts)
-    if not lengths:
+    if not selected.lengths:
         raise InputError(
             f"{directories}: has no lattice of the {len(data.lengths)} utterances of {name}; name"
             f" the folder of its own lattices as data.{name}.lattices"
@@ -89,17 +87,11 @@ def add_lattices(config: Config, name: str, data: LabelledSet, index: Index) -> 
     )
     alignments = cast(Alignments, data.first_labels)
     labels = partial(_read_denominator, parts, alignments, _build_comparison(config, alignments))
-    _check_before_training(parts, lengths, alignments)
+    _check_before_training(parts, selected.lengths, alignments)
     hashed = {f"{DENOMINATORS} {part.directory}": part for part in parts}
-    labels(next(iter(lengths)))  # one that cannot be read ends the run here, not in an epoch
+    labels(next(iter(selected.lengths)))  # what cannot be read ends the run here, not in an epoch
     return replace(
-        data,
-        lengths=lengths,
-        parts={
-            name: remaining
-            for name, lengths_of_part in data.parts.items()
-            if (remaining := split_table(lengths_of_part, lengths_by_folder)[0])
-        },
+        selected,
         further_labels={**data.further_labels, **hashed},
         targets={**data.targets, DENOMINATORS: Target(labels, 0, per="value")},
     )
