@@ -248,6 +248,13 @@ def test_an_utterance_has_the_class_of_its_own_directory(tmp_path: Path) -> None
     assert found == {**tables["train"], **tables["dev"]}
 
 
+def test_each_directory_is_announced_once(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        open_sets(classes_of(corpus))
+    said = [line for line in caplog.messages if "features: " in line]
+    assert len(said) == len(set(said)) == 2
+
+
 def test_speakers_are_held_out_where_dev_has_no_classes(tmp_path: Path) -> None:
     root = write_classes(write_corpus(tmp_path))
     (root / "data/dev/utt2lang").unlink()

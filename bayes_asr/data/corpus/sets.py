@@ -80,7 +80,7 @@ def open_set(
     like: the set whose classes, or vocabulary, are those of this one.
     """
     directories = locate_all(config.data, name, "features")
-    first_labels, paths = _open_first_labels(config, name, open_pipe, index, like)
+    first_labels, paths = _open_first_labels(config, name, directories, open_pipe, index, like)
     opener = _SetOpener(config, name, open_pipe, index, first_labels)
     listings = opener.list_all(directories)
     joined = join_listings(listings)
@@ -99,16 +99,19 @@ def open_set(
 def _open_first_labels(
     config: Config,
     name: str,
+    directories: Sequence[Path],
     open_pipe: OpenPipe | None,
     index: Index | None,
     like: LabelledSet | None,
 ) -> tuple[Labels, Sequence[Path]]:
-    """The labels of the first head, and the paths that they are in."""
+    """The labels of the first head, and the paths that they are in.
+
+    directories: of the features, in which some tasks have a file of labels.
+    """
     source = task_of(config).labels
     if not source.file:
         paths = locate_all(config.data, name, "alignments")
         return join_labels([find(source.opener)(path, index) for path in paths]), paths
-    directories = locate_all(config.data, name, "features")
     names = next(iter(like.targets.values())).names if like else ()
     tables = read_data_dirs(config, directories, open_pipe).parts
     labels: Labels = find(source.opener)(source.file, tables, names, open_pipe)
