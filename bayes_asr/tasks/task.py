@@ -41,14 +41,14 @@ LOSS = Measure("loss", "loss", False)
 class LabelSource:
     """The place of the labels that a network learns first, and the function that opens them.
 
-    noun, singular: what an utterance may lack, without and with its article; key: of the
-    configuration, in which `{set}` stands for train, dev or test. file: in each data directory,
+    noun, with_article: what an utterance may lack, without and with it; key: of the configuration,
+    in which `{set}` stands for train, dev or test. file: in each data directory,
     opened by `opener(file, data directories, names of the training set, open_pipe)`; without one,
     labels are in the directories of `key`, each opened by `opener(directory, index)`.
     """
 
     noun: str = "alignment"
-    singular: str = "an alignment"
+    with_article: str = "an alignment"
     key: str = "data.{set}.alignments"
     opener: str = "data.corpus.labels_index:open_alignments"
     file: str = ""

@@ -149,7 +149,7 @@ class _SetOpener:
         if not joined.lengths:
             raise InputError(
                 f"{self.name}: none of the {total} utterances of {_join(directories)} has"
-                f" {source.singular} in {_join(paths)}; name those of these utterances as"
+                f" {source.with_article} in {_join(paths)}; name those of these utterances as"
                 f" {source.key.format(set=self.name)}"
             )
 
