@@ -117,9 +117,9 @@ def _train(
     directory.check_lock()  # reading the sets may have taken long enough to lose it
     saved = group.broadcast(lambda: {} if new else checkpoint.read_newest(run))
     begin = (*begin, *config.train.init_from)
-    state = _build_state(training, sets, directory, saved, begin, device, versions)
-    criterion = training.build_criterion(state.network.log_priors)
-    trainer = Trainer(config, directory, device, precision, criterion, state)
+    built = _build_state(training, sets, directory, saved, begin, device, versions)
+    criterion = training.build_criterion(built.network.log_priors)
+    trainer = Trainer(config, directory, device, precision, criterion, built)
     components.log_summary(config.model, trainer.model)
     if saved:
         record.warn_of_other_versions(saved.get("versions", {}), versions)
@@ -128,7 +128,7 @@ def _train(
         if saved:
             directory.go_on(config, trainer.progress.entry)
         else:
-            directory.begin(config, state.content(), discard=new)
+            directory.begin(config, built.content(), discard=new)
     if trainer.epochs_left:  # else env.json says what the run came from
         _write_environment(trainer, sets.train, _choose_gpu_path(trainer, sets.train))
         with note_signals() as trainer.notice:
