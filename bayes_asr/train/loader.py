@@ -25,8 +25,8 @@ class Loader:
     """Reads, perturbs and packs this process' utterances of a batch.
 
     front_ends: of each stream; targets: names of those to read.
-    lengths: frames of the utterances and pieces of such (`pieces`) that it is asked for, None for
-    those of the data.
+    lengths: frames of the utterances, and pieces of such (`cut_pieces`), that it is asked for; None
+    for those of the data.
     noise, tempo: see `perturb`; masks: of SpecAugment, applied after them. Their random numbers
     depend on (seed, epoch, utterance) only. shifts: the output stride of the network; where it is
     more than 1, an utterance is shifted by another number of frames in each epoch.

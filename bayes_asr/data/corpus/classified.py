@@ -21,7 +21,6 @@ def open_classes(
 
     Lengths are by the headers of the features: frames of piped ones are read.
     """
-
     tables = [
         (data.path, table, _count_frames(data, table, open_pipe))
         for data in directories
@@ -39,7 +38,6 @@ def open_sequences(
 
     Lengths as of `open_classes`.
     """
-
     tables = [
         (data.path, table, _count_frames(data, table, open_pipe))
         for data in directories

@@ -27,6 +27,7 @@ def stream_dirs(config: Config, name: str, open_pipe: OpenPipe | None = None) ->
 
 
 def read_data_dirs(config: Config, paths: Sequence[Path], open_pipe: OpenPipe | None) -> DataDir:
+    """Read data directories as one; InputError where they do not go together."""
     moves = config.data.moves
     return combine_data_dirs(
         [read_data_dir(path, open_pipe=open_pipe, moves=moves) for path in paths]

@@ -35,7 +35,7 @@ from bayes_asr.nn.layer import LAYER_KEYS
 FORMAT = 2
 READABLE = (1, FORMAT)  # 1 is that of version 0.1
 UPGRADE = "train.runs.version_0_1:upgrade"
-BEST = "best.pt"  # the network with the lowest dev frame error
+BEST = "best.pt"  # the network that dev judges best
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
 RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
 FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded
