@@ -245,6 +245,8 @@ def test_sort_of_the_shell_agrees(tmp_path: Path) -> None:
         (["a/x.wav", "a/x.lab"], "the files .lab beside the sound are not read: write a line"),
         (["a/x.wav", "a/1-2.trans.txt"], "-name '*.trans.txt' -exec cat {} + > "),
         (["wav.scp"], "what wav.scp names is not read"),
+        (["a/x.wav", "Text"], "or is it Text? rename it, and save it as plain text"),
+        (["a/x.wav", "text.txt"], "or is it text.txt? rename it"),
         (["a/x.m4a", "b/y.m4a"], "no sound files"),
     ],
 )

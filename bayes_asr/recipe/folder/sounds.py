@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError, complaint, name_some, printable
+from bayes_asr.base.files import open_to_read
 from bayes_asr.data.sound.audio import load_library, read_head
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.recipe.folder.spelling import compose
@@ -23,6 +24,7 @@ BLOCK = 1 << 14  # samples: of most files one block is enough to hear something
 COUNTED = 6  # kinds of files that a message counts
 TRIED = 3  # names without a sound file for which a reason is looked for
 SEPARATORS = re.compile(r"[,;|:]")  # of tables, in which a name ends there
+APPLE_DOUBLE = b"\0\5\x16\7"  # begins ._FILE, in which macOS keeps what other drives cannot
 UNWRITABLE = re.compile(r"[\n\r\ud800-\udfff]")  # in a path: no UTF-8, or the end of a line
 OF_DRIVES = re.compile(r"lost\+found|System Volume Information|\$RECYCLE\.BIN|\.Trash.*")
 FORM = "`NAME WORD WORD ...` for each sound file, NAME without its extension"
@@ -33,7 +35,7 @@ def find_files(corpus: Path) -> list[Path]:
     """The files below a folder, at any depth and through links; each folder once.
 
     OSError for a folder that may not be read. What systems keep on every drive, of deleted or
-    damaged files and often for root alone, is passed over.
+    damaged files and often for root alone, is passed over, and so is what macOS puts beside files.
     """
     files: list[Path] = []
     visited: set[str] = set()
@@ -44,8 +46,15 @@ def find_files(corpus: Path) -> list[Path]:
             continue
         visited.add(os.path.realpath(folder))
         subfolders[:] = sorted(x for x in subfolders if not OF_DRIVES.fullmatch(x))
-        files += (Path(folder, name) for name in names)
+        files += (Path(folder, name) for name in names if not _is_of_macos(Path(folder, name)))
     return sorted(files)
+
+
+def _is_of_macos(file: Path) -> bool:
+    if not file.name.startswith("._") or not file.is_file():
+        return False
+    with open_to_read(str(file)) as opened:
+        return opened.read(len(APPLE_DOUBLE)) == APPLE_DOUBLE
 
 
 def _raise_unless_gone(error: OSError) -> None:
@@ -107,7 +116,8 @@ def refuse_missing_text(corpus: Path, text: Path) -> None:
         for file in find_files(corpus)
         if file.suffix.lower() in TEXTS and file.with_suffix("") in sounds
     }
-    remedy = ""
+    alike = [f.name for f in sorted(corpus.glob("*")) if f.name.lower().partition(".")[0] == "text"]
+    remedy = f"; or is it {alike[0]}? rename it, and save it as plain text" if alike else ""
     if any(file.name.endswith(".trans.txt") for file in find_files(corpus)):
         remedy = f"; join lines: find {corpus} -name '*.trans.txt' -exec cat {{}} + > {text}"
     elif beside:
