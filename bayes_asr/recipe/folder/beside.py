@@ -16,11 +16,16 @@ from bayes_asr.recipe.folder.sounds import BESIDE_KINDS, describe_seen, find_fil
 TIER = "words"
 Interval = tuple[float, float, str]
 """Begin and end in seconds, and the text."""
-# times of HTK and TIMIT, in whole numbers, and of Audacity and subtitles
-TIMES = re.compile(r"\d+\s+\d+\s+\S|\s*\d*[.:,]\d[\d.:,]*\s+(-->\s+)?\d[\d.:,]*(\s|$)")
+TIMES = re.compile(
+    r"\d+\s+\d+\s+\S"  # of HTK and TIMIT, in whole numbers
+    r"|\s*\d*[.:,]\d[\d.:,]*\s+(-->\s+)?\d[\d.:,]*(\s|$)"  # of Audacity and subtitles
+    r"|\s*[\[(<]\s*\d*[.:]\d[\d.:,]*\s*([\])>]|-)"  # [00:12.34] of lyrics, [0.40] of Babel
+    r"|\s*\d+(:\d\d)+([.,]\d+)?\s*$"  # 0:12 of a page, above the words
+)
 MARKUP = re.compile(r"\s*(<\?xml|<!doctype|<html|\{\s*\"|\[\s*\{|webvtt|@begin)", re.I)
-# Praat reads quoted strings, numbers and flags that stand alone, and passes over the rest.
-VALUE = re.compile(r'"((?:[^"]|"")*)"|(?<!\S)([-+]?\d[\d.eE+-]*|<exists>)(?!\S)')
+# Praat reads quoted strings, numbers and flags that stand alone, and passes over the rest; what
+# follows a ! to the end of its line is a comment.
+VALUE = re.compile(r'"((?:[^"]|"")*)"|(?<!\S)([-+]?\d[\d.eE+-]*|<exists>)(?!\S)|![^\r\n]*')
 
 
 def write_beside(corpus: Path, text: Path) -> Path:
@@ -89,7 +94,7 @@ def _read_words(path: Path) -> list[str]:
 
 def _read_grid(path: Path) -> list[str]:
     """The words of a TextGrid of Praat, in its long or its short form."""
-    values = (value for value in VALUE.finditer(_decode(path)))
+    values = (value for value in VALUE.finditer(_decode(path)) if value[0][0] != "!")
     try:
         tiers = list(_iter_tiers(values))
     except (StopIteration, RuntimeError, ValueError):
