@@ -98,12 +98,17 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-# YAML 1.1 takes 1e-3, without a point, for a text.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+0123456789."),
-)
+# YAML 1.1 takes 1e-3, without a point, for a text, 017 for 15 and 1:30 for 90.
+_Loader.yaml_implicit_resolvers = {
+    first: [pair for pair in pairs if not pair[0].endswith((":int", ":float"))]
+    for first, pairs in _Loader.yaml_implicit_resolvers.items()
+}
+for kind, pattern in (
+    ("int", r"[-+]?(0|[1-9][\d_]*|0x[\da-fA-F_]+)$"),
+    ("float", r"[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.inf)$|\.nan$"),
+):
+    tag = f"tag:yaml.org,2002:{kind}"
+    _Loader.add_implicit_resolver(tag, re.compile(pattern), list("-+0123456789."))
 
 
 def describe_problem(error: Exception) -> str:
