@@ -14,7 +14,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import open_to_read
-from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
+from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader, parse_real
 
 INTEGER = re.compile(r"-?\d{1,10}", re.ASCII)
 UNSIGNED = 256 - 4  # Kaldi marks a number's width, and that it is unsigned by the sign: -4
@@ -238,7 +238,7 @@ class KaldiReader:
 
     def _float(self, word: str) -> float:
         try:
-            return float(word)
+            return parse_real(word)
         except ValueError:
             place = self.source.position
             raise self.fail(f"{word[:20]!r} before offset {place} is no number") from None

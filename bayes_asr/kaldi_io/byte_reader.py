@@ -21,6 +21,13 @@ SPARSE = 1 << 20  # numbers that count up from 0 may leave so many out; tables h
 DAMAGED = "truncated or damaged, make it again"
 
 
+def parse_real(text: str) -> float:
+    """A number; ValueError also for what Python alone takes for one, such as 1_000 and ١٢."""
+    if "_" in text or not text.isascii():
+        raise ValueError
+    return float(text)
+
+
 class ByteReader:
     """A binary stream that knows its name and, if it is a plain file, its size in bytes.
 

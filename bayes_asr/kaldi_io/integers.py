@@ -32,7 +32,8 @@ def read_text_ints(source: ByteReader, utt: str, head: bytes) -> np.ndarray:
     if not line.endswith(b"\n"):
         raise source.fail(f"{utt} has a line without an end at {source.position}: {DAMAGED}")
     try:
-        return np.array([int(word) for word in line.split()], np.int32)
+        # int alone would pass over _ between digits
+        return np.array([int(word) for word in line.replace(b"_", b"?").split()], np.int32)
     except (ValueError, OverflowError):
         raise source.fail(
             f"{utt} is no line of integers before {source.position}: {DAMAGED}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
+from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader, parse_real
 from bayes_asr.kaldi_io.compressed import compressed_size, expand
 
 VECTORS: dict[bytes, np.dtype] = {b"FV": np.dtype("<f4"), b"DV": np.dtype("<f8")}
@@ -115,6 +115,6 @@ def _describe_start(line: bytes, utt: str) -> str:
 
 def _parse_numbers(source: ByteReader, utt: str, line: bytes) -> np.ndarray:
     try:
-        return np.array([float(word) for word in line.split()])
+        return np.array([parse_real(word) for word in line.decode("ascii").split()])
     except ValueError:
         raise _explain_no_matrix(source, utt, "not only numbers in the line") from None

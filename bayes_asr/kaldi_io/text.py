@@ -13,7 +13,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.kaldi_io.binary import iter_lines, read_pairs
-from bayes_asr.kaldi_io.byte_reader import SPARSE
+from bayes_asr.kaldi_io.byte_reader import SPARSE, parse_real
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -192,7 +192,7 @@ def read_segments(path: Path) -> Iterator[Segment]:
     """Yield the segments of a file, which have a place in a recording."""
     for number, fields in iter_lines(path):
         try:
-            utt, recording, start, end = fields[0], fields[1], float(fields[2]), float(fields[3])
+            (utt, recording), (start, end) = fields[:2], map(parse_real, fields[2:4])
             # Kaldi's channel -1 means that none is named.
             channel = int(fields[4]) if len(fields) == 5 and fields[4] != "-1" else None
         except (ValueError, IndexError):

@@ -211,6 +211,8 @@ def test_utterances_without_a_speaker_are_named(tmp_path: Path, name: str) -> No
     [
         ("u r 0 1 0 x", "with times in seconds, and a channel .*: u r 0 1 0 x"),
         ("u r 0 1 -3", "with times in seconds, and a channel counted from 0 .*: u r 0 1 -3"),
+        ("u r 0 1_0", "with times in seconds.*: u r 0 1_0"),
+        ("u r 0 \u0661", "with times in seconds.*: u r 0"),
         ("u r 0 eins", "with times in seconds.*: u r 0 eins"),
         ("u r 2 1", "u from 2 to 1 s; correct it"),
     ],

@@ -45,7 +45,7 @@ from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import build_monophones, find_phones_file, read_lang
 from bayes_asr.decode.lattices.ctm import read_places
 from bayes_asr.decode.search.utterance import choose_engine
-from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.byte_reader import OpenPipe, parse_real
 from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
@@ -168,7 +168,7 @@ def read_seconds(path: Path) -> dict[str, float]:
 
 def _parse_seconds(text: str, name: str, path: Path) -> float:
     try:
-        seconds = float(text)
+        seconds = parse_real(text)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:

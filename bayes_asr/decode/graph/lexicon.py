@@ -18,6 +18,7 @@ from bayes_asr.decode.graph.dialects import (
 )
 from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc, build_fst
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.byte_reader import parse_real
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
@@ -122,7 +123,7 @@ def _check_entry(word: str, phones: Sequence[str], where: str) -> None:
 
 def _parse_probability(text: str, word: str, where: str) -> float:
     try:
-        value = float(text)
+        value = parse_real(text)
     except ValueError:
         value = 0.0
     if not 0.0 < value <= 1.0:

@@ -27,6 +27,7 @@ from bayes_asr.decode.graph.transducers import (
     build_fst,
 )
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.byte_reader import parse_real
 from bayes_asr.kaldi_io.openfst import Fst
 
 LOG = logging.getLogger(__name__)
@@ -260,7 +261,7 @@ def _parse_entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, 
     try:
         if len(fields) not in (order + 1, order + 2):
             raise ValueError
-        numbers = [float(text) for text in (fields[0], *fields[order + 1 :])]
+        numbers = [parse_real(text) for text in (fields[0], *fields[order + 1 :])]
         numbers = [UNSEEN_START if value == -math.inf else value for value in numbers]
     except ValueError as error:
         raise InputError(

@@ -18,6 +18,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.search_graph import DecodingGraph, HotwordArcs
 from bayes_asr.kaldi_io.binary import iter_lines, split_words
+from bayes_asr.kaldi_io.byte_reader import parse_real
 
 WEIGHT = 3.0
 MOST = 100.0  # of a weight, in natural logarithms: more would only lose digits of other costs
@@ -56,7 +57,7 @@ def _parse(path: Path, number: int, fields: Sequence[str]) -> Hotword:
     weight = WEIGHT
     if last.startswith(":") and len(last) > 1:
         try:
-            weight = float(last[1:])
+            weight = parse_real(last[1:])
         except ValueError:
             raise InputError(f"{place}: {last!r} is no weight; write it as :2.5") from None
         if not abs(weight) <= MOST:

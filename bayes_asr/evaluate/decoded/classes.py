@@ -20,6 +20,7 @@ from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.evaluate.score.identification import ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import write_scores
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
+from bayes_asr.kaldi_io.byte_reader import parse_real
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
@@ -173,7 +174,7 @@ def _read_table(
 
 def _parse_seconds(text: str, utt: str, directories: Sequence[Path]) -> float:
     try:
-        seconds = float(text)
+        seconds = parse_real(text)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:

@@ -18,12 +18,14 @@ from bayes_asr.evaluate.score.phones import PhoneMap, fold
 from bayes_asr.evaluate.score.scores import UtteranceScore
 from bayes_asr.evaluate.score.word_network import align_marked
 from bayes_asr.kaldi_io.binary import iter_lines, split_words
+from bayes_asr.kaldi_io.byte_reader import parse_real
 
 LOG = logging.getLogger(__name__)
 ALTERNATION = {"<ALT_BEGIN>": "{", "<ALT>": "/", "<ALT_END>": "}"}
 """Marks of a CTM that stand where a word does, and what they are in an STM."""
 TAGS = re.compile(r"(?<!\\);.*", re.S)
 CONFIDENCE, TYPE = 5, 6  # of the fields of a CTM; types are of the RT evaluations
+LATEST = 1e9  # seconds
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)|na", re.ASCII | re.I)
 TRN_NAME = re.compile(r"\([^()]*\d[^()]*\)")
 TIMED_LINES = {
@@ -243,10 +245,10 @@ def _iter_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _parse_seconds(field: str, path: Path, number: int) -> float:
     try:
-        seconds = float(field)
+        seconds = parse_real(field)
     except ValueError:
         seconds = math.nan
-    if not math.isfinite(seconds):
+    if not abs(seconds) <= LATEST:
         raise InputError(f"{path}, line {number}: {field!r} is not a time in seconds; correct it")
     return seconds
 

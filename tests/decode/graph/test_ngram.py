@@ -226,6 +226,7 @@ ARPA = "\\data\\\nngram 1=2\n\n\\1-grams:\n-0.3 a\n-0.3 </s>\n\n\\end\\\n"
         ("-0.3 a", "nan a", "line 5: no log10 probability and"),
         ("-0.3 a", "-0.3 a b c", "line 5: not a log probability, 1 words"),
         ("-0.3 a", "x a", "line 5: not a log probability"),
+        ("-0.3 a", "-0_3 a", "line 5: not a log probability"),
         ("-0.3 a", "-0.3 #0", "line 5: #0 and <eps> are no words"),
         ("-0.3 a", "-0.3 </s>", "line 6: the n-gram </s> is repeated"),
         ("ngram 1=2\n", "", "line 3: \\1-grams:, but no 'ngram 1=COUNT' above"),

@@ -250,6 +250,8 @@ def test_words_that_rules_delete_are_gone() -> None:
         ("ctm", "rec A * * <ALT_BEGIN>\nrec A * * <ALT_END>", "line 2: an alternation holds words"),
         ("ctm", "rec A * 1 a", "line 1: '*' is not a time in seconds"),
         ("ctm", "rec A 0.1 inf a", "line 1: 'inf' is not a time in seconds"),
+        ("ctm", "rec A 0_1 0.2 a", "line 1: '0_1' is not a time in seconds"),
+        ("ctm", "rec A 0.1 1e300 a", "line 1: '1e300' is not a time in seconds"),
         ("ctm", "rec A 0.1 -0.2 a", "line 1: a lasts -0.2 s"),
         ("ctm", "rec A 0.1 0.2 new york", "line 1: 'york' stands where a confidence does"),
         ("ctm", "rec C 0.1 0.2 a", "1 words in recording rec, channel C, which has no reference"),
