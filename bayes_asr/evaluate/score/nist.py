@@ -79,15 +79,29 @@ class TimedTokens:
 def iter_stm_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and `recording channel speaker begin end word word ...` of an STM.
 
-    Labels `<O,M>` before the words and `;;` comments are left out.
+    Labels `<O,M>` before the words and `;;` comments are left out. A word such as <unk> is taken
+    for a label too, as by sclite, and said where other lines have none.
     """
+    labels: Counter[str] = Counter()
+    has_plain = False
     for number, fields in _iter_lines(path):
         if len(fields) < 5:
             raise InputError(
                 f"{path}, line {number}: {len(fields)} fields, an STM has 5 or more; correct it"
             )
         labelled = len(fields) > 5 and fields[5].startswith("<") and fields[5].endswith(">")
+        labels.update(fields[5:6] if labelled and "," not in fields[5] else [])
+        has_plain |= len(fields) > 5 and not labelled and not fields[5].lower().startswith(IGNORED)
         yield number, [*fields[:5], *fields[6 if labelled else 5 :]]
+    del labels["<>"]
+    if labels and has_plain:
+        LOG.warning(
+            "%s: the first word is taken for a label in %d lines, as by sclite: %s; write <> before"
+            " it where it is a word",
+            path,
+            labels.total(),
+            name_some(sorted(labels)),
+        )
 
 
 def refuse_formats_of_nist(

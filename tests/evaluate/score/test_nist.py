@@ -4,7 +4,7 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -265,6 +265,28 @@ def test_bad_lines_are_named(pair: tuple[Path, Path], name: str, line: str, mess
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         score(*pair, None)
     assert str(caught.value).startswith(tuple(str(path) for path in pair))
+
+
+@pytest.mark.parametrize(
+    ("lines", "taken"),
+    [
+        (("<unk> a", "b", "<noise>"), ["<noise>", "<unk>"]),
+        (("<unk> a", "<> <noise> b"), []),
+        (("<O> a", "<O> b", "IGNORE_TIME_SEGMENT_IN_SCORING"), []),
+        (("<o,f0> a", "b"), []),
+    ],
+)
+def test_a_first_word_that_is_taken_for_a_label_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lines: Sequence[str], taken: list[str]
+) -> None:
+    """Words are those of sclite: test_sctk.py; qcri/ArabicASRChallenge2016 #8."""
+    stm = tmp_path / "ref.stm"
+    rows = (f"rec A bob {i} {i + 1} {line}\n" for i, line in enumerate(lines))
+    stm.write_text("".join(rows))
+    read_stm(stm)
+    said = [message for message in caplog.messages if "taken for a label" in message]
+    assert len(said) == bool(taken)
+    assert all(f"{len(taken)} lines" in line and ", ".join(taken) in line for line in said)
 
 
 def damaged(rng: np.random.Generator, content: bytes) -> bytes:
