@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.log import LOGGER
@@ -123,6 +123,20 @@ def check_parts(origin: str, names: Iterable[str], plan: Mapping[str, Any]) -> N
             )
 
 
+def find_mismatch(
+    old: Mapping[str, Tensor], new: Mapping[str, Tensor]
+) -> tuple[str, list[int] | None, list[int] | None] | None:
+    """The first weights that differ in size, and their sizes, None where one state lacks them; None
+    where all agree.
+    """
+    # Names of both: one that either of them lacks is a difference, too.
+    for name in {**old, **new}:
+        old_size, size = (list(x[name].shape) if name in x else None for x in (old, new))
+        if old_size != size:
+            return name, old_size, size
+    return None
+
+
 def build_optimizer(config: TrainConfig, model: AcousticModel) -> Optimizers:
     """Return the optimizers of a model: one, or one of each kind that `train.layers` names."""
     if not config.layers:
@@ -198,9 +212,9 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
             f"{config.unit}, {config.layers} layers of {config.units} units, {tied} directions,"
             f" {config.initial_state} initial state"
         )
-    total = _count_parameters(model)
+    total = count_parameters(model)
     LOGGER.info(
-        "%s: %d parameters (%d without the heads)", shape, total, _count_parameters(model.layers)
+        "%s: %d parameters (%d without the heads)", shape, total, count_parameters(model.layers)
     )
     # A recurrence that torch runs step by step is many times slower, which a user should know.
     layers = zip(model.names, model.layers, strict=True)
@@ -218,7 +232,7 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
         )
 
 
-def _count_parameters(part: nn.Module) -> int:
+def count_parameters(part: nn.Module) -> int:
     """Number of trained values."""
     return sum(p.numel() for p in part.parameters())
 
@@ -239,7 +253,7 @@ def summarize_layers(model: AcousticModel) -> list[str]:
             f"{name}: {kind}, {reads} -> {model.sizes[name]}"
             f"{', residual' if described.get('residual') else ''}"
             f"{f', {describe_stride(stride)}' if stride > 1 else ''}"
-            f", {_count_parameters(layer)} parameters"
+            f", {count_parameters(layer)} parameters"
             f"{', read by ' + ', '.join(heads) if heads else ''}"
         )
     return summaries

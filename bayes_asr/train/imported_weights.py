@@ -21,7 +21,7 @@ from bayes_asr.data.targets.target import log_priors
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.nn.network import build_network
-from bayes_asr.train.components import plan_network
+from bayes_asr.train.components import count_parameters, find_mismatch, plan_network
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
 from bayes_asr.train.runs import checkpoint, record
 from bayes_asr.train.runs.trained_network import TrainedNetwork
@@ -53,7 +53,7 @@ def write_imported_run(
         # All files appear at once: a run without its configuration could not be read.
         with together(run):
             config.save(run / CONFIG)
-            parameters = sum(p.numel() for p in network.model.parameters())
+            parameters = count_parameters(network.model)
             versions = record.versions(torch.device("cpu"), config.train.precision)
             hashes = {str(file): hashlib.sha256(read_bytes(file)).hexdigest() for file in files}
             record.write_environment(run, parameters, network.front_ends, versions, hashes)
@@ -81,16 +81,13 @@ def _build_network(
 
 def load_weights(name: str, part: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
     """Give a layer or head its weights; InputError unless it has these, of these shapes."""
-    expected = part.state_dict()
-    # The union of both, in the order of the network: a key that either of them lacks is named.
-    for key in {**expected, **state}:
-        if key not in state or key not in expected:
-            lacking = "the files have" if key in expected else "its layer here has"
+    if mismatch := find_mismatch(part.state_dict(), state):
+        key, size, size_in_files = mismatch
+        if size is None or size_in_files is None:
+            lacking = "its layer here has" if size is None else "the files have"
             raise InputError(f"{name}: {lacking} no {key}; leave model as import-cfg wrote it")
-        if expected[key].shape != state[key].shape:
-            file_shape, shape = list(state[key].shape), list(expected[key].shape)
-            raise InputError(
-                f"{name}: {key} is {file_shape} in the files, but {shape} by the configuration and"
-                " its data; do these have the same features and labels as the training there?"
-            )
+        raise InputError(
+            f"{name}: {key} is {size_in_files} in the files, but {size} by the configuration and"
+            " its data; do these have the same features and labels as the training there?"
+        )
     part.load_state_dict(dict(state))

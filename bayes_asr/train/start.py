@@ -156,11 +156,10 @@ def _write_environment(
     if not group.is_rank0():
         return
     makers = {name: find_record(x.directories) for name, x in train_set.streams.items()}
-    parameters = sum(p.numel() for p in trainer.model.parameters())
     front_ends, origin = trainer.state.network.front_ends, trainer.state.origin
     record.write_environment(
         trainer.run.path,
-        parameters,
+        components.count_parameters(trainer.model),
         front_ends,
         origin["versions"],
         origin["begun_from"],
@@ -269,17 +268,12 @@ def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> N
 
 def _check_weights(saved: Mapping[str, Tensor], model: AcousticModel, run: Path) -> None:
     """InputError where a saved network has other weights than that of the configuration."""
-    old, now = (
-        {name: list(weights.shape) for name, weights in state.items()}
-        for state in (saved, model.state_dict())
-    )
-    for name in old | now:
-        if old.get(name) != now.get(name):
-            raise InputError(
-                f"{run / checkpoint.LAST}: of another network: its {name} has the size"
-                f" {old.get(name)}, and that of {CONFIG} {now.get(name)}; start over"
-                " with --new"
-            )
+    if mismatch := components.find_mismatch(saved, model.state_dict()):
+        name, old, now = mismatch
+        raise InputError(
+            f"{run / checkpoint.LAST}: of another network: its {name} has the size {old}, and that"
+            f" of {CONFIG} {now}; start over with --new"
+        )
 
 
 def _fingerprint_data(

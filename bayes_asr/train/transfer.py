@@ -13,7 +13,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.network import AcousticModel
-from bayes_asr.train.components import check_parts
+from bayes_asr.train.components import check_parts, find_mismatch
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.trainer import Initialization
@@ -117,19 +117,14 @@ def _copy(old: nn.Module, new: nn.Module) -> None:
 
 def _compare_shapes(old: nn.Module, new: nn.Module) -> str:
     """First difference between the weights and statistics of two modules in words; "": none."""
-    old_shapes, new_shapes = (
-        {name: list(value.shape) for name, value in part.state_dict().items()}
-        for part in (old, new)
+    mismatch = find_mismatch(old.state_dict(), new.state_dict())
+    if not mismatch:
+        return ""
+    name, *sizes = mismatch
+    old_text, new_text = (
+        f"has no {name}" if size is None else f"has {name} of size {size}" for size in sizes
     )
-    # A dictionary of both: a name that either module lacks is a difference, too.
-    for name in old_shapes | new_shapes:
-        if old_shapes.get(name) != new_shapes.get(name):
-            old_text, new_text = (
-                f"has {name} of size {shapes[name]}" if name in shapes else f"has no {name}"
-                for shapes in (old_shapes, new_shapes)
-            )
-            return f"it {old_text}, this one {new_text}"
-    return ""
+    return f"it {old_text}, this one {new_text}"
 
 
 def _compare_kinds(old: AcousticModel, old_name: str, new: AcousticModel, name: str) -> str:
