@@ -361,7 +361,7 @@ def refuse_mute(
             f" {name_some(due)}; those there are such as {name_some(sorted(modelled - symbols))}:"
             " spell them alike, also in upper and lower case and in one Unicode form"
         )
-    unlike = {_fold(word): word for word in modelled.difference(pronounced, symbols)}
+    unlike = {_fold(word): word for word in modelled - {*pronounced, *symbols}}
     pairs = [
         f"{unlike[_fold(word)]} for {word}"
         for word in due
