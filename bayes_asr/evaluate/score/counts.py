@@ -11,6 +11,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 
+MOST_CELLS = 1 << 29  # of 4 bytes, 23,000 words against as many: two hours of speech
 Costs = Literal["sclite", "levenshtein"]
 Kind = Literal["correct", "substitution", "insertion", "deletion"]
 
@@ -107,22 +108,28 @@ def align(
         raise InputError(f"unknown costs {costs!r}; known: {', '.join(_CONVENTIONS)}")
     convention = _CONVENTIONS[costs]
     omission = [convention.omission if r in optional else convention.deletion for r in ref]
-    table = _compute_least_costs(ref, hyp, convention, omission).tolist()
+    check_size(len(ref), len(hyp), MOST_CELLS)
+    table = _compute_least_costs(ref, hyp, convention, omission)
     edits = []
     i, j = len(ref), len(hyp)
+    inf = int(table[i, j]) + 1
+    # Only two rows become lists, which are quick to look into and large.
+    row, above = table[i].tolist(), table[i - 1].tolist()
     # The way back from the last cell decides ties, so its order is that of the programs.
     while i or j:
-        inf = table[-1][-1] + 1
         diagonal = deletion = insertion = inf
         if i and j:
             mismatch = 0 if ref[i - 1] == hyp[j - 1] else convention.substitution
-            diagonal = table[i - 1][j - 1] + mismatch
+            diagonal = above[j - 1] + mismatch
         if i:
-            deletion = table[i - 1][j] + omission[i - 1]
+            deletion = above[j] + omission[i - 1]
         if j:
-            insertion = table[i][j - 1] + convention.insertion
+            insertion = row[j - 1] + convention.insertion
         best_gap = min(deletion, insertion)
-        if diagonal < best_gap or (convention.diagonal_ties and i and j and diagonal == best_gap):
+        on_diagonal = diagonal < best_gap + convention.diagonal_ties
+        if on_diagonal or deletion < insertion:
+            row, above = above, table[i - 2].tolist() if i > 1 else []
+        if on_diagonal:
             i, j = i - 1, j - 1
             kind: Kind = "correct" if ref[i] == hyp[j] else "substitution"
             edits.append(Edit(kind, ref[i], hyp[j]))
@@ -133,6 +140,16 @@ def align(
             j -= 1
             edits.append(Edit("insertion", None, hyp[j]))
     return edits[::-1]
+
+
+def check_size(reference: int, hypothesis: int, most: int) -> None:
+    """Raise InputError where a table of two numbers of words would have more than `most` cells."""
+    if reference * hypothesis > most:
+        raise InputError(
+            f"{reference} words of the reference against {hypothesis} recognised ones are"
+            f" {reference * hypothesis} pairs to compare, {most} at most: cut the utterance into"
+            " shorter ones"
+        )
 
 
 def _compute_least_costs(

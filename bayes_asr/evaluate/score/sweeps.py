@@ -107,7 +107,10 @@ def score_utterances(
     for utterance, words in reference.text.items():
         # Tuples can be keys of the cache.
         ref, hyp = tuple(words), tuple(hypothesis.get(utterance, ()))
-        counts = _count(ref, hyp, costs, optional, unknown)
+        try:
+            counts = _count(ref, hyp, costs, optional, unknown)
+        except InputError as error:
+            raise InputError(f"{name}: {utterance}: {error}") from None
         speaker = reference.speakers.get(utterance, utterance)
         scored.append(UtteranceScore(utterance, speaker, counts, ref, hyp))
     return scored

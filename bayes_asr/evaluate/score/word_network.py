@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.evaluate.score.counts import Edit, Kind, align
+from bayes_asr.evaluate.score.counts import Edit, Kind, align, check_size
 
+MOST_CELLS = 1 << 24  # of 100 bytes, 4,000 words against as many
 NULL = "@"
 """An alternative without words."""
 
@@ -108,6 +109,7 @@ def _align_networks(ref: WordNetwork, hyp: WordNetwork) -> list[Edit]:
 
     Costs are those of sclite in thousandths.
     """
+    check_size(len(ref.arcs), len(hyp.arcs), MOST_CELLS)
     rows, columns = len(ref.arcs) + 1, len(hyp.arcs) + 1
     cost = [[0] * columns for _ in range(rows)]
     back = [[(0, 0)] * columns for _ in range(rows)]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.counts import ErrorCounts, align, count_errors
+from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
+from bayes_asr.evaluate.score.word_network import align_marked
+from bayes_asr.kaldi_io.text import read_text
 from tests.support.nist_oracles import CONVENTIONS, COUNTS, random_pairs, read_trn, sclite_scores
 
 TOKENS = st.lists(st.sampled_from("abcd"), max_size=9)
@@ -90,6 +94,30 @@ def test_alignment_spells_both_sides(ref: list[str], hyp: list[str], costs: str)
     edits = align(ref, hyp, costs, SIL)
     assert [e.ref for e in edits if e.ref is not None] == ref
     assert [e.hyp for e in edits if e.hyp is not None] == hyp
+
+
+@pytest.mark.parametrize("costs", ["sclite", "levenshtein"])
+def test_long_utterances_take_four_bytes_for_a_pair_of_words(costs: str) -> None:
+    ref, hyp = [f"a{i}" for i in range(300)], [f"b{i}" for i in range(200)]
+    tracemalloc.start()
+    counted = count_errors(ref, [*hyp, *ref[200:]], costs)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (counted.substitutions, counted.errors) == (200, 200)
+    assert peak < 2 * 4 * 300 * 300
+
+
+def test_longer_ones_are_refused_with_both_numbers(tmp_path: Path) -> None:
+    words = " ".join(["a"] * 24_000)
+    (tmp_path / "text").write_text(f"u1 a\nu2 {words}\n")
+    texts = read_text(tmp_path / "text")
+    with pytest.raises(
+        InputError, match=r"hyp: u2: 24000 words .* 24000 recognised .* cut"
+    ):
+        score_utterances(Reference(texts), texts, "hyp", "sclite")
+    network = [f"{i}-" for i in range(4200)]
+    with pytest.raises(InputError, match="4200 words of the reference against 4200 recognised"):
+        align_marked(network, network)
 
 
 def test_conventions_disagree_where_sclite_avoids_substitutions() -> None:
