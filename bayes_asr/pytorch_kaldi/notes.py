@@ -20,12 +20,18 @@ IDLE = {  # names of files that theirs needs and ours has not, and options that 
     "batch_first",
     "norm_vars",
 }
+USUAL = {  # values of these that change nothing; others are code of somebody's own
+    "arch_library": ("neural_networks",),
+    "run_nn_script": ("run_nn", "run_nn.py"),
+}
 NOT_WANTED = ("", "none", "false")  # values of the following that ask for nothing
 PRETRAINED = "make a run of it: bayes-asr import-weights; then train.init_from"
 BY_FRAMES = "batches are of frames, in pieces of utterances"
 SAID = {
     "cmd": "give Kaldi's scripts to the verbs: --cmd, and decode_cmd for decode",
     "out_folder": "give the folder to train: --out",
+    "arch_library": "its classes are taken for those of neural_networks",
+    "run_nn_script": "what run_nn does is what is carried over",
     "production": "bayes-asr forward RUN --data computes any data directory, without labels",
     "nr_of_valid_per_epoch": "dev is validated after every epoch",
     "shuffle_forwarding_data": "the order of utterances changes nothing",
@@ -102,14 +108,15 @@ class Notes:
                 self._say_mended(option)
                 if section.name not in self.left_out and option.name not in section.consumed:
                     remaining.setdefault(option.name, []).append(option)
-        idle = [options[0] for name, options in remaining.items() if name in IDLE]
+        unusual = {name: _list_unusual(options) for name, options in remaining.items()}
+        idle = [o[0] for name, o in remaining.items() if name in IDLE and not unusual[name]]
         if idle:
             further = (f", {option.name} (line {option.line})" for option in idle[1:])
             self.say(idle[0].line, idle[0].name + "".join(further), "change no result here")
         for name, options in remaining.items():
             wanted = [o for o in options if name not in SAID or o.text.lower() not in NOT_WANTED]
-            if wanted and name not in IDLE:
-                self._say_repeated(wanted, SAID.get(name, "has no counterpart"))
+            if wanted and (name not in IDLE or unusual[name]):
+                self._say_repeated(unusual[name] or wanted, SAID.get(name, "has no counterpart"))
 
     def _say_repeated(self, options: Sequence[Option], why: str) -> None:
         """Say of an option why it is left out, and where else it is."""
@@ -127,6 +134,11 @@ class Notes:
     def lines(self) -> list[str]:
         """All of it, in the order of the file."""
         return [f"line {line}, {what}: {why}" for line, what, why in sorted(self.remarks)]
+
+
+def _list_unusual(options: Sequence[Option]) -> list[Option]:
+    """Those that name code of somebody's own where others name what all have."""
+    return [option for option in options if option.text not in USUAL.get(option.name, option.text)]
 
 
 def _shorten(text: str) -> str:

@@ -86,7 +86,7 @@ def read_sections(path: Path) -> dict[str, Section]:
     line that is neither, and for a section or an option that is repeated.
     """
     try:
-        lines = LINE_END.split(read_bytes(path).decode())
+        lines = LINE_END.split(read_bytes(path).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text in UTF-8 ({error.reason})") from None
     entries: dict[str, tuple[int, dict[str, list[tuple[int, str]]]]] = {}

@@ -117,6 +117,24 @@ def test_another_value_of_any_option_is_never_without_a_trace(number: int, tmp_p
     assert count > 100
 
 
+def test_code_of_somebodys_own_is_no_option_that_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "own.cfg"
+    text = CFG.replace("[exp]\n", "[exp]\nrun_nn_script = run_nn\n", 1).replace(
+        "arch_class", "arch_library = neural_networks\narch_class"
+    )
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    usual, said = outcome(path)
+    assert sum("change no result" in line for line in said) == 1
+    assert not any("run_nn =" in line or "arch_library =" in line for line in said)
+    path.write_text(
+        text.replace("= neural_networks", "= my_networks", 1).replace("= run_nn", "= mine")
+    )
+    keys, said = outcome(path)
+    assert keys == usual
+    assert any("arch_library = my_networks: its classes are taken for" in line for line in said)
+    assert any("[exp] run_nn_script = mine: what run_nn does" in line for line in said)
+
+
 @pytest.mark.slow
 def test_an_option_that_nobody_knows_is_named_in_every_section(tmp_path: Path) -> None:
     for text in configurations(tmp_path):
