@@ -14,6 +14,7 @@ from bayes_asr.evaluate.score.nist import (
     describe_alternatives,
     read_ctm,
     read_stm,
+    refuse_cells,
     refuse_formats_of_nist,
     score_segments,
 )
@@ -107,6 +108,7 @@ def _read_texts(args: argparse.Namespace) -> Count:
     for path in (args.ref, args.hyp):
         _refuse_pipe(path)
         refuse_formats_of_nist(path)
+        refuse_cells(path)
     phone_map = _phone_map(args)
     reference, hypothesis = (
         {utterance: fold(tokens, phone_map) for utterance, tokens in read_text(path).items()}

@@ -36,6 +36,8 @@ TIMED_LINES = {
 }
 FRACTION = re.compile(r" \d*\.\d+ ", re.ASCII)
 """A time of such lines, as no words have it: digits that are spoken have no point."""
+CELLS = re.compile(r'[^\s,;|]+[,;|]\S+|[\[{]*"[^"]*"[:,].*|[\[{]+"\S*|[\[{}\]]+,?$')
+"""How a line of CSV or JSON begins, where a name and a space are due."""
 WHOLE = re.compile(r"\S+ [12ab] ([^\d\s]\S* )?\d+ \d+( [^\d\s].*)?", re.ASCII | re.I)
 """A line of an STM or a CTM whose times have no point either, by its channel before them."""
 IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
@@ -137,6 +139,16 @@ def _refuse_trn(path: Path) -> None:
         f"{path}: {lines}, {names[0]} in the first, as in sclite's trn;"
         r" put it in front: sed -E 's/^(.*)\(([^()]*)\)\s*$/\2 \1/'"
     )
+
+
+def refuse_cells(path: Path) -> None:
+    """Raise InputError for CSV and JSON, of which the first word would belong to the name."""
+    cells = [CELLS.match(" ".join(fields)) for _, fields in iter_lines(path)]
+    if all(cells) and (first := next(iter(cells), None)):
+        raise InputError(
+            f"{path}: {first[0]!r} is no name, but a cell of a table or JSON, as in all lines;"
+            " write names without such marks, a space and words"
+        )
 
 
 def describe_alternatives(path: Path) -> str:

@@ -111,9 +111,7 @@ def test_longer_ones_are_refused_with_both_numbers(tmp_path: Path) -> None:
     words = " ".join(["a"] * 24_000)
     (tmp_path / "text").write_text(f"u1 a\nu2 {words}\n")
     texts = read_text(tmp_path / "text")
-    with pytest.raises(
-        InputError, match=r"hyp: u2: 24000 words .* 24000 recognised .* cut"
-    ):
+    with pytest.raises(InputError, match=r"hyp: u2: 24000 words .* 24000 recognised .* cut"):
         score_utterances(Reference(texts), texts, "hyp", "sclite")
     network = [f"{i}-" for i in range(4200)]
     with pytest.raises(InputError, match="4200 words of the reference against 4200 recognised"):

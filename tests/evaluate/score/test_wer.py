@@ -115,6 +115,30 @@ def test_words_with_times_are_no_kaldi_text(
             run_wer(*files)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "u1,a b\nu2,c",
+        "utt;text\nu1;a b",
+        "u1|a b|A B\nu2|c|C",
+        '"u1","a b"',
+        '{"u1": "a b"}',
+        '{\n"u1": "a b",\n"u2": "c"\n}',
+        '[\n {"utt": "u1", "text": "a b"}\n]',
+    ],
+)
+def test_tables_of_cells_are_no_kaldi_text(
+    run_wer: Callable[..., str], tmp_path: Path, lines: str
+) -> None:
+    """The first word of each line would be a part of its name."""
+    path = tmp_path / "text"
+    path.write_text(f"{lines}\n")
+    with pytest.raises(InputError, match=r"text: .* is no name, but a cell of a table or JSON"):
+        run_wer("--ref", str(path), "--hyp", str(path))
+    path.write_text(f"{lines}\nu3 a b\n")
+    run_wer("--ref", str(path), "--hyp", str(path))
+
+
 def test_digits_are_words(run_wer: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("u1 1 2 3 4 5\nu2 1 2 3 4 0\n")
     assert "[ 0 / 10," in run_wer("--ref", tmp_path / "text", "--hyp", tmp_path / "text")
