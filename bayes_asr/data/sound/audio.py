@@ -265,7 +265,7 @@ def _iter_blocks(
 
 def _undecodable(source: ByteReader, error: Exception) -> InputError:
     message = getattr(error, "error_string", str(error)).strip(" .")
-    return source.fail(f"cannot be decoded: {message}; {DAMAGED}")
+    return source.fail(f"cannot be decoded: {message}; {DAMAGED}, or {CONVERT_ANY}")
 
 
 def _check_samples(block: np.ndarray, begin: int, source: ByteReader) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
+CONVERT = "convert it: sox IN OUT.wav"
 # sizes of sound that programs announce in a pipe: sox and arecord about 2 GiB, ffmpeg all that fits
 STREAMED = (range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 0x100000000))
 STREAMED_LONG = (0, 2**63 - 1, 2**64 - 1)  # the same in 64 bits
@@ -138,7 +139,7 @@ def _read_header(magic: bytes, layout: ChunkLayout, source: ByteReader) -> int:
         size = layout.parse(source.take(layout.number_size, "a size"))
         end = layout.header + layout.pad(size)
     if source.take(layout.name_size, "the form")[:4] not in layout.forms:
-        raise source.fail(f"a {magic.decode()} file, but not of sound")
+        raise source.fail(f"a {magic.decode()} file, but not of sound; give its sound")
     return end
 
 
@@ -217,4 +218,7 @@ def _check_alignment(
 
 def _refuse_part(length: int, sample: int, source: ByteReader) -> None:
     if sample and length % sample:
-        raise source.fail(f"{length} bytes of sound are no whole samples of {sample} bytes")
+        raise source.fail(
+            f"{length} bytes of sound are no whole samples of {sample} bytes: {DAMAGED}, or"
+            f" {CONVERT}"
+        )

@@ -7,11 +7,18 @@ ends an MP3 file of varying bit rate where it guesses the end.
 import re
 import zlib
 
-from bayes_asr.data.sound.chunks import AU, FILES, LAYOUTS, check_au, check_chunks, refuse_second
+from bayes_asr.data.sound.chunks import (
+    AU,
+    CONVERT,
+    FILES,
+    LAYOUTS,
+    check_au,
+    check_chunks,
+    refuse_second,
+)
 from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader
 
-CONVERT = "convert it: sox IN OUT.wav"
 CONVERT_ANY = "convert it: ffmpeg -i IN OUT.wav"
 SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|r|s\d+) (.*?)\s*$", re.M)
 SPHERE_HEADER = 1 << 16  # bytes; NIST's are of 1024
@@ -84,7 +91,7 @@ def _check_sphere(content: FileBytes, source: ByteReader) -> int:
     head = source.line() + source.line()
     size = head.removeprefix(b"NIST_1A\n").strip()
     if not head.startswith(b"NIST_1A\n") or not size.isdigit() or int(size) > SPHERE_HEADER:
-        raise source.fail("the header of a NIST SPHERE file is damaged")
+        raise source.fail(f"the header of a NIST SPHERE file is damaged: {DAMAGED}, or {CONVERT}")
     text = source.take(int(size) - source.position, "the header")
     # Nothing after `end_head` counts: the rest of the header is padding.
     fields = dict(SPHERE_FIELD.findall(text.partition(b"end_head")[0]))
@@ -97,7 +104,7 @@ def _check_sphere(content: FileBytes, source: ByteReader) -> int:
         )
     order = fields.get(b"sample_byte_format", b"")
     if counts["sample_n_bytes"] > 1 and order not in (b"01", b"10"):
-        raise source.fail(f"byte order {order!r}, not '01' or '10'")
+        raise source.fail(f"byte order {order!r}, not '01' or '10'; {CONVERT}")
     length = counts["sample_n_bytes"] * counts["sample_count"] * counts["channel_count"]
     source.expect(length, "the sound")
     refuse_second(content, source.position + length, source)
@@ -108,7 +115,7 @@ def _check_sphere(content: FileBytes, source: ByteReader) -> int:
 def _parse_sphere_count(fields: dict[bytes, bytes], name: str, source: ByteReader) -> int:
     value = fields.get(name.encode(), b"")
     if not value.isdigit() or len(value) > 12:
-        raise source.fail(f"the header has no whole number {name}, but {value[:20]!r}")
+        raise source.fail(f"the header has no whole number {name}, but {value[:20]!r}: {DAMAGED}")
     return int(value)
 
 

@@ -295,6 +295,7 @@ def test_what_cannot_be_read_is_explained(
     with pytest.raises(InputError, match=message) as caught:
         read_audio(path)
     assert str(caught.value).startswith(f"{path}: ")
+    assert re.search("make it again|convert it|git lfs pull|give its sound", str(caught.value))
 
 
 @pytest.mark.slow
