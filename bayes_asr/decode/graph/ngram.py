@@ -292,9 +292,7 @@ def build_grammar_fst(
     backoff leads away are skipped over.
     InputError where G can say no word, or only marks such as <UNK> of a lexicon of words.
     """
-    known = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
-    ngrams = {n: p for n, p in known.items() if START not in n[1:] and END not in n[:-1]}
-    _warn_left_out("with <s> or </s> in their midst", known.keys() - ngrams.keys())
+    ngrams = _select_ngrams(model, words)
     # States are histories that begin some n-gram; the backoff leads to ever shorter ones.
     starts = {(), (START,)} if model.order > 1 else {()}
     histories = starts | {n for n in ngrams if len(n) < model.order and n[-1] != END}
@@ -310,12 +308,11 @@ def build_grammar_fst(
             ngram = ngram[1:]
         return states[ngram], cost
 
+    placed = {n: p for n, p in ngrams.items() if n[:-1] in states}
+    _warn_left_out("without a history", ngrams.keys() - placed.keys())
     arcs: list[Arc] = []
     final: dict[int, float] = {}
-    _warn_left_out("without a history", [n for n in ngrams if n[:-1] not in states])
-    for ngram, log_prob in ngrams.items():
-        if ngram[:-1] not in states:
-            continue
+    for ngram, log_prob in placed.items():
         source = states[ngram[:-1]]
         if ngram[-1] == END:  # </s> is no arc but a final cost
             final[source] = -log_prob
@@ -334,6 +331,14 @@ def build_grammar_fst(
         raise InputError(f"{model.name}: {NO_END}")
     unknown = {word for ngram in model.log_prob for word in ngram} - {*words}
     return build_fst(arcs, final, states.get((START,), states[()])), unknown
+
+
+def _select_ngrams(model: NgramModel, words: Mapping[str, int]) -> dict[Ngram, float]:
+    """The log probabilities of the n-grams of which G is made; a warning counts the misplaced."""
+    known = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
+    ngrams = {n: p for n, p in known.items() if START not in n[1:] and END not in n[:-1]}
+    _warn_left_out("with <s> or </s> in their midst", known.keys() - ngrams.keys())
+    return ngrams
 
 
 def _warn_left_out(kind: str, ngrams: Collection[Ngram]) -> None:
