@@ -13,7 +13,7 @@ from types import FrameType, ModuleType
 from bayes_asr import __version__
 from bayes_asr.base import log
 from bayes_asr.base.errors import InputError, StoppedError, complaint, is_lack_of_memory
-from bayes_asr.cli.arguments import Parser, is_text, repeat_set, suggest
+from bayes_asr.cli.arguments import Parser, is_text, refuse_overwriting, repeat_set, suggest
 from bayes_asr.cli.streams import abandon, is_gone, prepare_streams, results_flushed, say
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
@@ -69,6 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         with results_flushed():
             with _ended_by_interrupts():
                 args, run = read_arguments(words, verb)
+            refuse_overwriting(args)
             log.log_to_screen()
             run(args)
     except (InputError, OSError, MemoryError) as error:

@@ -5,6 +5,7 @@ import difflib
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 from bayes_asr.base.errors import InputError
@@ -12,6 +13,7 @@ from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.config.values import Within
 
 SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=", re.ASCII)
+WRITTEN = ("out", "ctm", "rttm", "loglikes", "onnx", "torch", "torchscript", "archive")  # files
 ALIKE = 0.7  # difflib's ratio, from which one word is taken for a slip of another
 
 
@@ -97,6 +99,15 @@ def refuse_useless(args: argparse.Namespace, where: str, names: Iterable[str]) -
         raise InputError(f"{options}: of no use with {where}")
 
 
+def refuse_overwriting(args: argparse.Namespace) -> None:
+    """InputError where a file that is to be written is one that is read, whatever its name."""
+    values = {n: v if isinstance(v, list) else [v] for n, v in vars(args).items()}
+    files = [(n, x) for n, v in values.items() for x in v if isinstance(x, Path) and x.is_file()]
+    for name, path in files:
+        if name in WRITTEN and any(path.samefile(x) for other, x in files if other != name):
+            raise InputError(f"--{name} {path}: is read here, and would be lost; name another")
+
+
 def _is_given(value: object) -> bool:
     """Whether an option says something: 0 does, while None, False, "" and [] are defaults."""
     return bool(value) or (value == 0 and value is not False)
@@ -161,11 +172,7 @@ class Parser(argparse.ArgumentParser):
 
 def is_text(word: str) -> bool:
     """Whether an argument can be written as UTF-8, as all that we write."""
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not re.search("[\ud800-\udfff]", word)
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:

@@ -103,12 +103,10 @@ _Loader.yaml_implicit_resolvers = {
     first: [pair for pair in pairs if not pair[0].endswith((":int", ":float"))]
     for first, pairs in _Loader.yaml_implicit_resolvers.items()
 }
-for kind, pattern in (
-    ("int", r"[-+]?(0|[1-9][\d_]*|0x[\da-fA-F_]+)$"),
-    ("float", r"[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.inf)$|\.nan$"),
-):
-    tag = f"tag:yaml.org,2002:{kind}"
-    _Loader.add_implicit_resolver(tag, re.compile(pattern), list("-+0123456789."))
+WHOLE = r"[-+]?(0|[1-9][\d_]*|0x[\da-fA-F_]+)$"
+REAL = r"[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.inf)$|\.nan$"
+for kind, form in (("int", WHOLE), ("float", REAL)):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(form), [*"-+.0123456789"])
 
 
 def describe_problem(error: Exception) -> str:

@@ -4,9 +4,11 @@ import argparse
 import dataclasses
 import json
 import math
+import os
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
@@ -121,6 +123,24 @@ def test_keys_lend_their_ranges_to_options() -> None:
     assert key("decode.lm_weights") == Number(float, Within(1e-3, 1e3))
     with pytest.raises(InputError, match="lattice_beam is 1e-45; it must be a number between"):
         SearchOptions(lattice_beam=1e-45)
+
+
+def test_what_is_read_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A CTM took the place of the recording that it was made of."""
+    sound, same = tmp_path / "a.wav", tmp_path / "b.wav"
+    sound.write_bytes(b"RIFF")
+    os.link(sound, same)
+    (tmp_path / "folder").mkdir()
+    for words in (
+        ["transcribe", "run", "c.wav", str(sound), "--ctm", str(same)],
+        ["transcribe", "run", str(sound), f"--rttm={tmp_path}/folder/../a.wav"],
+        ["import-cfg", str(sound), "--out", str(sound)],
+        ["lattice-posteriors", "--lattices", "x", str(sound), "--model", "m", "--out", str(same)],
+        ["export", str(sound), "--archive", str(sound)],
+    ):
+        main(words)
+        assert "is read here, and would be lost; name another" in capsys.readouterr().err
+        assert sound.read_bytes() == b"RIFF"
 
 
 def test_set_takes_several_settings() -> None:

@@ -146,9 +146,8 @@ def check_size(reference: int, hypothesis: int, most: int) -> None:
     """Raise InputError where a table of two numbers of words would have more than `most` cells."""
     if reference * hypothesis > most:
         raise InputError(
-            f"{reference} words of the reference against {hypothesis} recognised ones are"
-            f" {reference * hypothesis} pairs to compare, {most} at most: cut the utterance into"
-            " shorter ones"
+            f"{reference} words of the reference against {hypothesis} recognised ones are more than"
+            f" {most} pairs to compare: cut the utterance into shorter ones"
         )
 
 
