@@ -14,7 +14,7 @@ from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 
 from bayes_asr import __version__
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import find_files, is_there, open_to_read, replacing
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
@@ -134,9 +134,12 @@ def unpacked(run: Path) -> Iterator[Path]:
         try:
             with open_to_read(str(run)) as file, zipfile.ZipFile(file) as archive:
                 _extract(archive, run, Path(directory))
+                if CONFIG not in (names := archive.namelist()):
+                    raise zipfile.BadZipFile(f"has {name_some(names)}, and no {CONFIG}")
         except UNREADABLE as error:
             raise InputError(
-                f"{run}: no run directory, and no file of bayes-asr export --archive: {error}"
+                f"{run}: no run directory, and no file of bayes-asr export --archive: {error}; give"
+                " the folder of the run, or such a file"
             ) from None
         yield Path(directory)
 

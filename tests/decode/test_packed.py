@@ -80,6 +80,10 @@ def large(path: Path) -> None:
         (damage, "no file of bayes-asr export --archive: Bad CRC-32"),
         (small_size, "no file of bayes-asr export --archive: Bad CRC-32"),
         (large_size, "no file of bayes-asr export --archive: config.yaml has 7 of 99 bytes"),
+        (
+            with_name("best/data.pkl"),
+            "archive: has best/data.pkl, and no config.yaml; give the fol",
+        ),
         (by_lzma, "'best.pt' is no file of a packed run"),
         (below_a_file, "no file of bayes-asr export --archive: .* File exists"),
         (twice, "2 members of 2 bytes, 1 names; a packed run has at most"),
