@@ -38,6 +38,7 @@ from bayes_asr.pytorch_kaldi.train_section import (
 from bayes_asr.pytorch_kaldi.unread import say_outputs, say_unread
 
 PRESET = "pytorch-kaldi.yaml"  # of conf
+UNWRITTEN = "write-model-yourself"  # in the place of a unit
 
 DECODING = {
     "min_active": "min_active",
@@ -87,6 +88,8 @@ def translate(
     else:
         line = sections["model"].take("model").line
         notes.say(line, "[model]", "there is no network of ours in its place: write model yourself")
+        # No such unit: nothing is trained before that, rather than a network that nobody asked for.
+        translated["model"] = {"unit": UNWRITTEN}
         stack = Stack()
     translated["train"] = {
         "epochs": epochs,

@@ -203,6 +203,19 @@ def test_what_has_no_counterpart_is_said(
     assert said in translated(tmp_path, change)[1]
 
 
+@pytest.mark.parametrize("change", [("liGRU\n", "SRU\n"), ("concatenate(", "mult(")])
+def test_a_network_that_is_not_here_is_not_replaced_by_the_default_one(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out.yaml"
+    assert main(["import-cfg", str(write(tmp_path, change)), "--out", str(out)]) == 0
+    with pytest.raises(InputError, match=r"out\.yaml.*model\.unit"):
+        load([out])
+    written = tmp_path / "model.yaml"
+    written.write_text("model: {unit: li-gru}\n")
+    assert load([out, written]).model.unit == "li-gru"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -354,7 +367,9 @@ def test_all_shipped_configurations_are_read() -> None:
         experiment = read_experiment(path)
         found = translate(experiment).keys
         kinds = {one.kind for one in experiment.architectures.values()}
-        assert ("model" in found) == (not kinds & without and "autoencoder" not in path.name)
+        assert ("stack" in found["model"]) == (
+            not kinds & without and "autoencoder" not in path.name
+        )
         assert len(operations := experiment.operations) == len(list_operations(path)), operations
 
 
