@@ -1,6 +1,7 @@
 """The one check of the recipe folder: all that is odd is said before anything is written."""
 
 import os
+import shlex
 import subprocess
 import unicodedata
 from collections.abc import Sequence
@@ -275,6 +276,19 @@ def test_sound_of_other_names_is_shown(
     corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
     (corpus / "s0/t0.wav").rename(corpus / file)
     assert message in refuse(corpus, capsys)[0]
+
+
+def test_a_sound_to_convert_is_named_as_it_is_on_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {("s0/ş_ö" if known == "s0/t0" else known): "hello" for known in NAMES}
+    corpus = make_corpus(tmp_path / "my c", texts)
+    (corpus / "s0/ş_ö.wav").rename(corpus / unicodedata.normalize("NFD", "s0/ş_ö.m4a"))
+    command = refuse(corpus, capsys)[0].partition("for example by ")[2]
+    program, option, source, target = shlex.split(command)
+    assert (program, option) == ("ffmpeg", "-i")
+    Path(source).rename(target)  # what a conversion would do
+    assert prepare(corpus, tmp_path / "out") == 0
 
 
 def test_unknown_words_are_spelled_by_nobody(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -183,10 +184,9 @@ def _reasons(name: str, files: Sounds, corpus: Path) -> Iterator[str]:
         if file.suffix.lower() in SOUND:
             yield f"there is {below}: rename it {name}{file.suffix.lower()}"
         elif file.suffix.lower() not in TEXTS and file.is_file():
-            yield (
-                f"there is {below}, which is not read: convert it, for example by ffmpeg -i"
-                f" {below} {name}.wav"
-            )
+            # As it is on disk, where accents may be characters of their own.
+            command = shlex.join(["ffmpeg", "-i", str(file), str(file.with_suffix(".wav"))])
+            yield f"there is {below}, which is not read: convert it, for example by {command}"
     # A cell of a table, or the path of another computer, ends in a name.
     cell = Path(SEPARATORS.split(name)[0].strip("\"'").replace("\\", "/"))
     parts = (cell.with_suffix("") if cell.suffix.lower() in SOUND else cell).parts
