@@ -4,11 +4,12 @@ What is missing or of another type is named.
 """
 
 import json
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there, open_to_read, read_bytes
 
 CONFIG = "config.yaml"
@@ -21,12 +22,18 @@ def check_is_run(directory: Path) -> None:
     """InputError for a folder that is no run directory."""
     if is_there(directory / CONFIG):
         return
-    why = f"it has no {CONFIG}" if directory.is_dir() else "there is no such folder"
+    why, remedy = "there is no such folder", "name one that bayes-asr train wrote"
     if directory.is_file():
-        why = "it is a file (unpack one of export --archive)"
-    raise InputError(
-        f"{directory}: not a run directory, {why}; name one that bayes-asr train wrote"
-    )
+        why = "it is a file, and no whole one of export --archive"
+        if zipfile.is_zipfile(directory):
+            why = "it is a file (unpack one of export --archive)"
+    elif directory.is_dir():
+        why = f"it has no {CONFIG}"
+        # As deep as seeds lie below the folder of all recipes: more may be a whole disk.
+        depths = ("/".join(["*"] * depth) for depth in (1, 2, 3))
+        below = [str(path.parent) for at in depths for path in directory.glob(f"{at}/{CONFIG}")]
+        remedy = f"name one below it: {name_some(sorted(below))}" if below else remedy
+    raise InputError(f"{directory}: not a run directory, {why}; {remedy}")
 
 
 def _is_number(value: Any) -> bool:

@@ -41,7 +41,7 @@ WITHOUT = {
 WITHOUT |= {"rescore", "lmrescore", "lattice-posteriors", "import-cfg", "import-weights"}
 """Verbs that take no run, or whose run need not be one yet."""
 KINDS = {"absent": "there is no such folder", "empty": "it has no config.yaml"}
-KINDS["file"] = "it is a file (unpack one of export --archive)"
+KINDS["file"] = "it is a file, and no whole one of export --archive"
 CASES = [
     (verb, kind)
     for verb in OF_ONE_RUN
@@ -69,6 +69,17 @@ def test_no_run_is_said_in_one_line(
     said = f"{kind}: not a run directory, {KINDS[kind]}; name one that bayes-asr train wrote"
     assert capsys.readouterr().err == f"bayes-asr {verb}: error: {said}\n"
     assert not Path("out", "config.yaml").exists()
+
+
+def test_runs_below_a_folder_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [f"exp/mini/mini/seed{seed}" for seed in (1, 2)]
+    for run in runs:
+        Path(run).mkdir(parents=True)
+        Path(run, "config.yaml").touch()
+    for folder in ("exp", "exp/mini", "exp/mini/mini"):
+        assert main(["forward", folder, "--on=dev"]) == 1
+        error = capsys.readouterr().err
+        assert all(run in error for run in runs)
 
 
 @pytest.mark.parametrize("kind", KINDS)
