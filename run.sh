@@ -202,7 +202,7 @@ if [[ -n $report ]]; then
         # Whose features can be made of a new file: not Kaldi's, and not those that a corpus has in place of sound.
         if [[ $recogniser != classify && ($alignments == @(prepared|without_gmm) || $features == fbank ||
             $alignments == gmm && -f $out/data/train/wav.scp) ]]; then
-            advise "bayes-asr transcribe $(from_here "$out/$system/seed1") FILE..." 'the words of recordings'
+            advise "bayes-asr transcribe $(from_here "$out/$system/seed1") FILE..." 'the words, or phones, of recordings'
         fi
         echo "Open $(from_here "$report/report.html") in a browser"
         [[ ! -f $root/docs/first-steps.md ]] || echo "Further: $(from_here "$root/docs/first-steps.md")"
