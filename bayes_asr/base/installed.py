@@ -27,6 +27,13 @@ def recipe_script() -> str:
     return script if script in RECIPE_SCRIPTS else ""
 
 
+def advise_new_run() -> str:
+    """Words that say how a training starts over: by its option, or by that of the script."""
+    script = recipe_script()
+    force = f"{script} --force (--stage 3 keeps what the stages before have made)"
+    return f"start over with {force if script else '--new'}"
+
+
 def install_command(extra: str) -> str:
     """The command that installs an extra: of a checkout there, else of the package by its name."""
     return (

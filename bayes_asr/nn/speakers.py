@@ -56,7 +56,7 @@ class SpeakerActivations:
             raise InputError(
                 f"the run was begun with activations of {len(speakers)} speakers, but these data"
                 f" have {len(self.numbers)}, {different[0]} in one of the two alone; put utt2spk"
-                " back, or start over with --new"
+                " back"
             )
         stacked = {
             key: torch.stack([speakers[speaker][name] for speaker in self.numbers])

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from bayes_asr.base.errors import needing_memory
+from bayes_asr.base.installed import advise_new_run
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.progress import Progress
@@ -311,7 +312,7 @@ def _explain_memory(title: str, utterances: list[str], lengths: Mapping[str, int
     return (
         f"for a batch in {title}: {len(utterances)} utterances{extent} are too many;"
         " give the same command where more memory is free, which goes on from the last checkpoint,"
-        " or lower train.batch_frames or train.batch_sequences and start over with --new"
+        f" or lower train.batch_frames or train.batch_sequences and {advise_new_run()}"
     )
 
 

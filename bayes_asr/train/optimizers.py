@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import advise_new_run
 from bayes_asr.config.training_keys import TrainConfig
 
 FACTOR = "learning_rate_factor"  # key in a group of parameters: multiplies the rate of the group
@@ -76,7 +77,7 @@ class Optimizers:
         if len(states) != len(self._optimizers) or not all(map(_fits, self._optimizers, states)):
             raise InputError(
                 "the checkpoint holds the state of another optimizer than train.optimizer and the"
-                " network of the configuration have; start over with --new"
+                f" network of the configuration have; {advise_new_run()}"
             )
         for optimizer, state in zip(self._optimizers, states, strict=True):
             optimizer.load_state_dict(state)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle
+from bayes_asr.base.installed import advise_new_run
 from bayes_asr.base.lock import Lock, alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
@@ -116,6 +117,7 @@ def _train(
     directory = RunDirectory(run, lock)
     directory.check_lock()  # reading the sets may have taken long enough to lose it
     saved = group.broadcast(lambda: {} if new else checkpoint.read_newest(run))
+    group.broadcast(lambda: checkpoint.check_best(run, saved))
     begin = (*begin, *config.train.init_from)
     built = _build_state(training, sets, directory, saved, begin, device, versions)
     criterion = training.build_criterion(built.network.log_priors)
@@ -262,7 +264,7 @@ def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> N
             trained, needed = (", ".join(map(str, sizes[key].values())) for sizes in (old, now))
             raise InputError(
                 f"{run / checkpoint.LAST}: made for other data: its network has {noun} {trained},"
-                f" but these data need {needed}; start over with --new"
+                f" but these data need {needed}; {advise_new_run()}"
             )
 
 
@@ -272,7 +274,7 @@ def _check_weights(saved: Mapping[str, Tensor], model: AcousticModel, run: Path)
         name, old, now = mismatch
         raise InputError(
             f"{run / checkpoint.LAST}: of another network: its {name} has the size {old}, and that"
-            f" of {CONFIG} {now}; start over with --new"
+            f" of {CONFIG} {now}; {advise_new_run()}"
         )
 
 

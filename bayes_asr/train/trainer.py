@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import InputError, StoppedError
+from bayes_asr.base.installed import advise_new_run
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import ReceivedSignal
@@ -121,7 +122,10 @@ class TrainState:
     def restore(self, content: Mapping[str, Any]) -> None:
         """Go on from the content of a checkpoint."""
         if self.speakers:
-            self.speakers.restore(dict(content))  # with the weights that they share
+            try:
+                self.speakers.restore(dict(content))  # with the weights that they share
+            except InputError as error:
+                raise InputError(f"{error}, or {advise_new_run()}") from None
         else:
             self.network.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
@@ -254,8 +258,9 @@ class Trainer:
             raise InputError(
                 f"{self.run.path}: epoch {epoch} diverged: {error}; the run went back {returns}"
                 f" times (train.max_returns), at last to {RETURN_FACTOR**returns:g} of"
-                f" train.learning_rate = {options.learning_rate:g}; lower it and start over with"
-                f" --new, or look at what was skipped: {', '.join(skipped) or 'nothing'}"
+                f" train.learning_rate = {options.learning_rate:g}; lower it and"
+                f" {advise_new_run()}, or look at what was skipped:"
+                f" {', '.join(skipped) or 'nothing'}"
             )
         # unfinished.pt is of the epoch that diverged.
         complete = (checkpoint.LAST, checkpoint.PREVIOUS)

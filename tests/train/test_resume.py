@@ -210,6 +210,34 @@ def test_run_that_lost_its_checkpoints_is_not_started_over_unasked(
     assert epochs_of(run) == 1
 
 
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:200])
+
+
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [(Path.unlink, "missing"), (cut_short, "cannot be read as a checkpoint: .*")],
+)
+@pytest.mark.parametrize("epochs", [2, 3])  # complete, or with an epoch to come
+def test_a_run_that_lost_its_best_network_does_not_go_on(
+    epochs: int,
+    lose: Callable[[Path], None],
+    why: str,
+    small_run: Path,
+    small_corpus: Path,
+    tmp_path: Path,
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    config = config_of(small_corpus, f"train.epochs={epochs}")
+    lose(run / "best.pt")
+    with pytest.raises(InputError, match=rf"run/best\.pt: {why}; restore it, copy last\.pt there"):
+        train(config, run)
+    shutil.copy(run / "last.pt", run / "best.pt")  # as it says
+    train(config, run)
+    assert epochs_of(run) == epochs
+    load(run)
+
+
 def test_other_configuration_is_refused_beside_an_unfinished_checkpoint_alone(
     small_run: Path, small_corpus: Path, tmp_path: Path
 ) -> None:

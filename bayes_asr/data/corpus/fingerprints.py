@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_bytes
+from bayes_asr.base.installed import advise_new_run
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.data.corpus.labelled import Features, LabelledSet
 
@@ -44,7 +45,7 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
             what = what if path in now else "is not read any more"
             raise InputError(
                 f"{path}: {what} since this run was started; restore it, train into another"
-                " folder, or start over with --new"
+                f" folder, or {advise_new_run()}"
             )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import advise_new_run
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.schema import Config
@@ -97,8 +98,8 @@ class LatticeRegeneration:
         if len(complete["dev_errors"]) != completed:
             raise InputError(
                 f"{run / checkpoint.LAST}: the network of epoch {completed}, which makes"
-                f" the lattices of epoch {completed + 1}, cannot be read; restore it, or start over"
-                " with --new"
+                f" the lattices of epoch {completed + 1}, cannot be read; restore it, or"
+                f" {advise_new_run()}"
             )
         network = TrainedNetwork.of_content(complete)
 

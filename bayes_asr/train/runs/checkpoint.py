@@ -10,6 +10,7 @@ epoch is trained, `unfinished.pt`. At every moment one of them is complete.
 
 import errno
 import io
+import math
 import os
 import pickle
 import typing
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from bayes_asr.base.errors import ExternalError, InputError, is_lack_of_memory
 from bayes_asr.base.files import is_there, open_to_read, replacing
+from bayes_asr.base.installed import advise_new_run
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.saved_tensors import read_saved
 from bayes_asr.config.catalogue import LAYERS, find
@@ -176,10 +178,30 @@ def read_newest(run: Path, names: tuple[str, ...] = RESUMED) -> dict[str, Any]:
             )
     if damaged and not readable:
         raise InputError(
-            f"{damaged[0]}: damaged, and there is no other checkpoint to go on from; start over"
-            " with --new"
+            f"{damaged[0]}: damaged, and there is no other checkpoint to go on from;"
+            f" {advise_new_run()}"
         )
     return max(readable, key=_position, default={})
+
+
+def check_best(run: Path, resumed: Mapping[str, Any]) -> None:
+    """InputError where a run that goes on from this checkpoint has lost the network of its best
+    epoch, which none of those to come need be better than.
+    """
+    # Epochs whose measure is no number were never the best.
+    if not any(map(math.isfinite, resumed.get("dev_errors", ()))):
+        return
+    why = f"{run / BEST}: missing"
+    if is_there(run / BEST):
+        try:
+            read(run / BEST)
+            return
+        except DamagedError as error:
+            why = str(error)
+    raise InputError(
+        f"{why}; restore it, copy {LAST} there, the network of the last epoch, or"
+        f" {advise_new_run()}"
+    )
 
 
 def _position(content: dict[str, Any]) -> tuple[int, int, int]:

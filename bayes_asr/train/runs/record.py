@@ -13,6 +13,7 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, read_bytes, replacing
+from bayes_asr.base.installed import advise_new_run
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.shared_library import name_blas
@@ -68,7 +69,7 @@ def check_same_configuration(config: Config, run: Path) -> None:
     if not is_there(recorded):
         raise InputError(
             f"{recorded}: missing beside {checkpoints[0]}, so nothing says what that was trained"
-            " with; restore it, or start over with --new"
+            f" with; restore it, or {advise_new_run()}"
         )
     for key, (old, now) in differences(read_configuration(run), config).items():
         # More epochs change nothing where the rate of an epoch does not depend on their number.
@@ -76,7 +77,7 @@ def check_same_configuration(config: Config, run: Path) -> None:
         if not more_epochs and not key.startswith(WITHOUT_EFFECT):
             raise InputError(
                 f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
-                " or start over with --new"
+                f" or {advise_new_run()}"
             )
 
 
@@ -90,7 +91,7 @@ def _check_no_network(run: Path) -> None:
     if remains:
         raise InputError(
             f"{remains[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that,"
-            " train into another folder, or start over with --new"
+            f" train into another folder, or {advise_new_run()}"
         )
 
 

@@ -11,6 +11,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.directories import data_dir
+from bayes_asr.data.corpus.fingerprints import check_same
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.directories import locate_all
@@ -220,6 +221,18 @@ def test_parent_of_an_experiment_is_told_from_it(
     data = config_of(tmp_path, "data.train.features=[absent, data/a]").data
     with pytest.raises(InputError, match=remedy.format(tmp_path)):
         locate_all(data, "train", "features")
+
+
+@pytest.mark.parametrize(
+    ("script", "remedy"),
+    [("run.sh", r"start over with run\.sh --force .*"), ("", "start over with --new")],
+)
+def test_a_training_starts_over_by_an_option_of_the_script_that_runs_it(
+    script: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAYES_ASR_STAGE_OF", script)
+    with pytest.raises(InputError, match=f", or {remedy}$"):
+        check_same({"train/text": "1"}, {"train/text": "2"})
 
 
 def test_recipe_script_has_its_own_words_for_what_is_missing(
