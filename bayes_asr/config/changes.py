@@ -22,7 +22,7 @@ def find_recipe_folders(config: Path) -> list[Path]:
 
 def describe_presets(files: Sequence[Path]) -> list[str]:
     """A line for each file that makes a training compute as another program does."""
-    files_read = {file.resolve() for path in files for file in list_files(find_configuration(path))}
+    files_read = {file.resolve() for path in files for file in list_files(path)}
     lines = []
     # Presets are resolved, since a file may be reached by several spellings.
     for preset in sorted(files_read & {(CONF / name).resolve() for name in PRESETS}):
@@ -38,6 +38,7 @@ def describe_changes(files: Sequence[Path]) -> list[str]:
     Whatever else lies in a folder of the recipe belongs to it. A value that stands in base.yaml
     alone was nobody's decision, so that it may be changed in silence.
     """
+    files = [find_configuration(file) for file in files]
     folders = find_recipe_folders(files[0])
     recipe = [file for file in files if file.resolve().parent in folders]
     # What the recipe decides is compared with what is valid in the end.

@@ -70,7 +70,7 @@ def load_section(name: str, files: Sequence[Path], settings: Sequence[str] = ())
 
 def list_files(path: Path) -> list[Path]:
     """The files that make up a configuration: those that it includes, then itself."""
-    return [file for file, _ in _list_layers(path)]
+    return [file for file, _ in _list_layers(find_configuration(path))]
 
 
 def merge(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> dict[str, Any]:

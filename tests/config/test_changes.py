@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bayes_asr.base.installed import HOME
 from bayes_asr.cli import main
 from bayes_asr.config.changes import describe_changes, find_recipe_folders
 
@@ -48,6 +49,16 @@ def test_recipe_builds_on_those_whose_configuration_it_includes(files: Path) -> 
     found = find_recipe_folders(files / "small/config.yaml")
     assert found == [files / "small", files / "large"]
     assert find_recipe_folders(files / "large/config.yaml") == [files / "large"]
+
+
+def test_files_of_the_package_are_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [Path("recipes/timit_sample/config.yaml"), Path("conf/size/small.yaml")]
+    monkeypatch.chdir(tmp_path)
+    said = describe_changes(names)
+    assert said == describe_changes([HOME / name for name in names]) != []
+    assert find_recipe_folders(names[0])[0] == HOME / "recipes/timit_sample"
 
 
 def test_training_says_it_first(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
