@@ -24,6 +24,11 @@ ALIKE = str.maketrans(
 """Quotes, dashes, Cyrillic and Greek letters, and those of ASCII that look like them."""
 
 
+def undot(word: str) -> str:
+    """A word in lower case, with i for İ of Turkish: Unicode's rules give that i a second dot."""
+    return word.replace("i\u0307", "i")
+
+
 def find_mark(field: str) -> str | None:
     """The first such character of a field, as `U+00A0 NO-BREAK SPACE`, or None."""
     if field.isprintable() and (field.isascii() or BLANKS.isdisjoint(field)):
@@ -67,4 +72,4 @@ def find_cased(reference: Set[str], hypothesis: Set[str]) -> list[str]:
 
 def _fold(word: str) -> str:
     """A word in lower case without punctuation at its ends; marks such as <unk> keep theirs."""
-    return word.casefold().strip(PUNCTUATION)
+    return undot(word.casefold()).strip(PUNCTUATION)

@@ -344,6 +344,21 @@ def test_case_and_punctuation_are_announced_and_folded(
     assert ("el", "perro") in read_arpa(tmp_path / "folded/data/local/lm.arpa").log_prob
 
 
+def test_capital_i_with_a_dot_is_i(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = dict.fromkeys(NAMES, "iyi") | {
+        "s1/t1": "İyi",
+        "s2/t0": unicodedata.normalize("NFD", "İyi"),
+    }
+    corpus = make_corpus(tmp_path / "c", texts)
+    assert prepare(corpus, tmp_path / "plain") == 0
+    assert "2 of 18 words (11.1%) differ from a more frequent one only" in capsys.readouterr().out
+    lexicon = (tmp_path / "plain/data/local/dict/lexicon.txt").read_text()
+    assert {line.partition(" ")[2] for line in lexicon.splitlines()[1:]} == {"i y i"}
+    assert prepare(corpus, tmp_path / "folded", "--fold") == 0
+    folded = (tmp_path / "folded/data/local/dict/lexicon.txt").read_text()
+    assert folded.splitlines()[1:] == ["iyi i y i"]
+
+
 def test_a_model_of_words_that_fold_alike_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
+from bayes_asr.kaldi_io.marks import undot
 
 HELD_OUT = 0.05  # of the words
 LETTERS = "letters.txt"  # of a model: its letters, and their columns in the rows that it reads
@@ -21,7 +22,7 @@ Words = dict[str, list[tuple[str, ...]]]
 
 def split_word(word: str) -> str:
     """The letters of a word, and its apostrophes and other signs: composed, in lower case."""
-    return unicodedata.normalize("NFC", word.casefold())
+    return unicodedata.normalize("NFC", undot(word.casefold()))
 
 
 def read_words(lexicon: Path) -> Words:

@@ -28,6 +28,7 @@ from bayes_asr.decode.graph.transducers import (
 )
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import parse_real
+from bayes_asr.kaldi_io.marks import undot
 from bayes_asr.kaldi_io.openfst import Fst
 
 LOG = logging.getLogger(__name__)
@@ -380,4 +381,4 @@ def refuse_mute(
 
 
 def _fold(word: str) -> str:
-    return unicodedata.normalize("NFC", word.casefold())
+    return unicodedata.normalize("NFC", undot(word.casefold()))

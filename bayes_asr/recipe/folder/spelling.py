@@ -14,7 +14,7 @@ from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import LOST, find_mark
+from bayes_asr.kaldi_io.marks import LOST, find_mark, undot
 
 DASHES_AND_BRACKETS = ("Pd", "Ps", "Pe", "Pi", "Pf")
 STOPS = set('.,;:!?¿¡…"،؛؟۔।、。！？；：·')
@@ -34,7 +34,7 @@ def compose(word: str) -> str:
 def fold(word: str) -> str:
     """A word in lower case without punctuation at its ends; marks such as <UNK> stay."""
     word = compose(word)
-    return word if MARK.fullmatch(word) else compose(trim(word).lower())
+    return word if MARK.fullmatch(word) else compose(undot(trim(word).lower()))
 
 
 def trim(word: str) -> str:
@@ -60,8 +60,9 @@ def describe_shares(words: Iterable[str]) -> str:
     punctuated = {word for word in counts if trim(word) not in ("", word)}
     usual: dict[str, str] = {}
     for word, _ in counts.most_common():
-        usual.setdefault(word.lower(), word)
-    capitals = {word: usual[word.lower()] for word in counts if usual[word.lower()] != word}
+        usual.setdefault(undot(word.lower()), word)
+    common_of = {word: usual[undot(word.lower())] for word in counts}
+    capitals = {word: common for word, common in common_of.items() if common != word}
     parts = []
     if punctuated:
         count = sum(counts[word] for word in punctuated)
@@ -115,7 +116,7 @@ def respell(model: NgramModel, spell: Spell) -> NgramModel:
 def graphemes(word: str) -> tuple[str, ...]:
     """The letters and digits of a word in lower case, each with the marks that follow it."""
     letters: list[str] = []
-    for character in compose(word.casefold()):
+    for character in compose(undot(word.casefold())):
         kind = unicodedata.category(character)[0]
         if kind == "M" and letters:
             letters[-1] += character

@@ -72,3 +72,7 @@ def test_letters_are_learnt_from_any_words_of_letters(words: list[str]) -> None:
     lexicon = [Pronunciation(word, 1.0, tuple(word.upper())) for word in words]
     expected = {letter: letter.upper() for word in words for letter in word}
     assert learn_graphemes(Lang(lexicon)) == expected
+
+
+def test_letters_of_turkish_capitals_are_those_of_small_ones() -> None:
+    assert split_letters("İyi") == split_letters("I\u0307yi") == list("iyi")
