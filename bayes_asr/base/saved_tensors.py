@@ -193,9 +193,10 @@ def _build_mapping(items: Iterable[tuple[Any, Any]] = ()) -> OrderedDict[Any, An
 
 
 def _build_tensor(
-    elements: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int], *_: object
+    elements: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int], *gradient: object
 ) -> Tensor:
     """The tensor of some elements of a storage; ValueError where that has too few."""
+    _check_gradient(*gradient)
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     # A stride of 0 would let one element stand for any number of them.
     count = math.prod(shape)
@@ -208,9 +209,16 @@ def _build_tensor(
     return elements.new_empty(0).set_(elements.untyped_storage(), offset, shape, strides)
 
 
-def _build_parameter(tensor: Tensor, *_: object) -> Tensor:
+def _build_parameter(tensor: Tensor, *gradient: object) -> Tensor:
     """A parameter as a plain tensor."""
+    _check_gradient(*gradient)
     return tensor
+
+
+def _check_gradient(requires_grad: object = None, *_: object) -> None:
+    """Refuse what torch would, though tensors are made without gradients here."""
+    if type(requires_grad) is not bool:
+        raise ValueError(f"requires_grad is {repr(requires_grad)[:40]}")
 
 
 FUNCTIONS: Mapping[str, Mapping[str, Callable[..., Any]]] = {

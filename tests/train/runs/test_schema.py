@@ -191,9 +191,10 @@ def forged(old: bytes, new: bytes) -> Callable[[dict[str, Any], Path], None]:
         (forged(b"K\x06tq", b"J\xff\xff\xff\x7ftq"), "of .* bytes"),
         # The table of the unpickler in C would have 2^31 rows.
         (forged(b"q\x00", b"r\xff\xff\xff\x7f"), None),
+        (forged(b"\x89h", b"K\x05h"), "requires_grad is 5"),  # in the place of False
     ],
 )
-def test_checkpoint_that_would_take_more_than_its_size_is_refused(
+def test_checkpoint_that_takes_more_than_its_size_or_has_odd_tensors_is_refused(
     write: Callable[[dict[str, Any], Path], None],
     said: str | None,
     small_run: Path,
