@@ -32,8 +32,9 @@ def load_decoding_graph(
             " that spell alike"
         )
     symbols = Path(graph_dir) / "words.txt"
-    words = read_words(symbols) if grammar else read_symbols(symbols) if is_there(symbols) else {}
-    if words:
+    is_named = is_there(symbols)
+    words = read_words(symbols) if grammar else read_symbols(symbols) if is_named else {}
+    if is_named:
         check_words(fst, words.values(), path)
     graph = build_decoding_graph(fst, transitions, str(path))
     if grammar:

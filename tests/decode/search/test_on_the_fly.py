@@ -314,6 +314,13 @@ def test_a_graph_without_words_is_refused(folder: Path, tmp_path: Path) -> None:
         load_decoding_graph(tmp_path, folder / "final.mdl")
 
 
+def test_a_graph_whose_words_have_no_names_is_refused(folder: Path, tmp_path: Path) -> None:
+    shutil.copy(folder / "composed/HCLG.fst", tmp_path)
+    (tmp_path / "words.txt").touch()
+    with pytest.raises(InputError, match=r"is not in the words\.txt of 0 symbols"):
+        load_decoding_graph(tmp_path, folder / "final.mdl")
+
+
 def test_words_without_backoff_are_refused(folder: Path, tmp_path: Path) -> None:
     for path in (folder / "apart").glob("*.fst"):
         (tmp_path / path.name).symlink_to(path)
