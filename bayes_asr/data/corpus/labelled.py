@@ -224,25 +224,6 @@ def check_dimensions(name: str, features: Features, trained: Features) -> None:
         )
 
 
-def check_headers(streams: Mapping[str, Features], name: str) -> None:
-    """InputError where a stream says other widths, speakers or lengths than it should, by headers
-    alone.
-    """
-    reference, features = next(iter(streams.values())), streams[name]
-    if features is not reference:
-        check_speakers(reference, features, reference)
-    for utt in features.utterances:
-        # A pipe has no header: it passes here and is checked when it is read.
-        frames, columns = features.read_shape(utt) or (1, features.dimensions)
-        if not frames or columns != features.dimensions:
-            features.refuse_shape(utt, frames, columns)
-        shape = (
-            reference.read_shape(utt) if features is not reference and utt in reference else None
-        )
-        if shape and not features.front_end.fits(frames, shape[0]):
-            features.refuse_frames(name, utt, frames, reference, shape[0])
-
-
 def check_speakers(
     reference: Features, stream: Features, utterances: Features | Mapping[str, int]
 ) -> None:

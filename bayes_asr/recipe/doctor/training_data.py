@@ -12,7 +12,7 @@ import torch
 from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.directories import features_of, stream_dirs
-from bayes_asr.data.corpus.labelled import LabelledSet, check_headers
+from bayes_asr.data.corpus.labelled import Features, LabelledSet, check_speakers
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.features.front_end import FEATURES, describe_stream
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
@@ -113,13 +113,32 @@ def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterato
             yield Check(f"{name} set", "warning", describe_lacking(data, missing, what))
     sample = _pick_spread(streams[FEATURES].utterances)
     for stream, features in streams.items():
-        check_headers(streams, stream)
+        _check_headers(streams, stream)
         for utt in sample:
             if utt in features:
                 # Reading raises for what is wrong; the value itself is not needed.
                 features[utt]
     counts.append(f"all headers and {len(sample)} matrices read")
     yield Check(f"{name} set", "ok", ", ".join(counts))
+
+
+def _check_headers(streams: Mapping[str, Features], name: str) -> None:
+    """InputError where a stream says other widths, speakers or lengths than it should, by headers
+    alone.
+    """
+    reference, features = next(iter(streams.values())), streams[name]
+    if features is not reference:
+        check_speakers(reference, features, reference)
+    for utt in features.utterances:
+        # A pipe has no header: it passes here and is checked when it is read.
+        frames, columns = features.read_shape(utt) or (1, features.dimensions)
+        if not frames or columns != features.dimensions:
+            features.refuse_shape(utt, frames, columns)
+        shape = (
+            reference.read_shape(utt) if features is not reference and utt in reference else None
+        )
+        if shape and not features.front_end.fits(frames, shape[0]):
+            features.refuse_frames(name, utt, frames, reference, shape[0])
 
 
 def _estimate_resources(
