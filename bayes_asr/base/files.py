@@ -189,6 +189,11 @@ def require_empty(directory: Path) -> None:
         raise InputError(f"{directory}: is not empty; choose another folder")
 
 
+def real_path(path: Path) -> Path:
+    """The path without links; unlike Path.resolve it takes those that lead in a circle."""
+    return Path(os.path.realpath(path))
+
+
 @contextmanager
 def appearing(directory: Path) -> Iterator[None]:
     """Let a folder that is not there, or empty, appear with all that the block writes in it.
@@ -197,7 +202,7 @@ def appearing(directory: Path) -> Iterator[None]:
     """
     global _group
     # A link keeps its place: what it leads to appears.
-    target = Path(os.path.realpath(directory))
+    target = real_path(directory)
     with _private_folder(target.parent) as staged:
         complete = staged / target.name
         complete.mkdir()

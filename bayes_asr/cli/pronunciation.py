@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.base.files import is_there, replacing, together
+from bayes_asr.base.files import is_there, real_path, replacing, together
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (
     add_alignment_arguments,
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     if (args.file is not None) + (args.data is not None) + (args.on is not None) != 1:
         raise InputError("give the utterances: --on SET or --data DIR, or FILE with --text TEXT")
     scored, find_sounds = _score_file(args) if args.file else _score_set(args)
-    name = args.on or (args.file and recording_name(args.file)) or args.data.resolve().name
+    name = args.on or (args.file and recording_name(args.file)) or real_path(args.data).name
     out = args.out or args.run / f"pronunciation_{name}"
     described = [utterance.describe() for utterance in scored]
     with together(out):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError, printable
-from bayes_asr.base.files import together
+from bayes_asr.base.files import real_path, together
 from bayes_asr.cli import groups
 from bayes_asr.evaluate.report.hypotheses import Group, GroupHypothesis, answer
 from bayes_asr.evaluate.report.page import explain, list_keys, write_report
@@ -80,4 +80,4 @@ def _choose(group: groups.RunGroup, systems: Sequence[ReportedSystem]) -> Group:
 
 def _is_inside(system: ReportedSystem, directory: Path) -> bool:
     """Whether all runs of a system lie in a folder, or are it."""
-    return all(run.path.resolve().is_relative_to(directory.resolve()) for run in system.runs)
+    return all(real_path(run.path).is_relative_to(real_path(directory)) for run in system.runs)

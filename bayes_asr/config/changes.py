@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import CONF, find_configuration
 from bayes_asr.config.merge import flatten, list_files, merge
 
@@ -22,10 +23,10 @@ def find_recipe_folders(config: Path) -> list[Path]:
 
 def describe_presets(files: Sequence[Path]) -> list[str]:
     """A line for each file that makes a training compute as another program does."""
-    files_read = {file.resolve() for path in files for file in list_files(path)}
+    read = {real_path(file) for path in files for file in list_files(path)}
     lines = []
     # Presets are resolved, since a file may be reached by several spellings.
-    for preset in sorted(files_read & {(CONF / name).resolve() for name in PRESETS}):
+    for preset in sorted(read & {real_path(CONF / name) for name in PRESETS}):
         entries = flatten(merge([preset]))
         keys = (f"{key} {located.value}" for key, located in entries if located.file == preset)
         lines.append(f"{preset} is on: {', '.join(keys)}")
@@ -40,13 +41,13 @@ def describe_changes(files: Sequence[Path]) -> list[str]:
     """
     files = [find_configuration(file) for file in files]
     folders = find_recipe_folders(files[0])
-    recipe = [file for file in files if file.resolve().parent in folders]
+    recipe = [file for file in files if real_path(file).parent in folders]
     # What the recipe decides is compared with what is valid in the end.
     decided, final = (dict(flatten(merge(sources))) for sources in (recipe, files))
     changes: dict[Path | None, list[str]] = {}
     for key, old in decided.items():
         now = final.get(key, old)  # a name that is taken out of a mapping has none
-        if old.file != (CONF / "base.yaml").resolve() and now.value != old.value:
+        if old.file != real_path(CONF / "base.yaml") and now.value != old.value:
             changes.setdefault(now.file, []).append(f"{key} {old.value} -> {now.value}")
     return [
         f"{file} changes what the recipe {folders[0].name} sets: {', '.join(keys)}"

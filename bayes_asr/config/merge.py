@@ -12,6 +12,7 @@ import yaml
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.errors import nearest as suggest
+from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import CONF, find_configuration, split_system
 from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.located import (
@@ -133,7 +134,7 @@ def _list_layers(path: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 def _layers(path: Path, including: tuple[Path, ...]) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The files that `path` includes, then itself, each with its nested located values."""
-    path = path.resolve()
+    path = real_path(path)
     if path in including or len(including) == MOST_NESTED:
         fault = "includes itself" if path in including else f"the file {MOST_NESTED + 1}"
         raise InputError(f"{path}: {fault} through {' -> '.join(map(str, including))}")

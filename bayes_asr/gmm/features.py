@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, is_there, replacing, together
+from bayes_asr.base.files import discard, find_files, is_there, real_path, replacing, together
 from bayes_asr.base.progress import follow
 from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features import fmllr_record
@@ -295,7 +295,7 @@ def write_fmllr(
     Returns how many utterances. InputError for a speaker without a transform; nothing is written
     then.
     """
-    if out.resolve() == data.resolve():
+    if real_path(out) == real_path(data):
         raise InputError(f"{out}: holds the features that are read; choose another folder")
     pipeline = replace(read_pipeline(model_dir), transforms=read_transforms(transforms))
     directory = read_data_dir(data, open_pipe=open_pipe)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, is_there, replacing, together
+from bayes_asr.base.files import discard, find_files, is_there, real_path, replacing, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.skipped import report_skipped
@@ -101,7 +101,7 @@ class PhaseRunner:
         """
         data, lang, out = folders.data, folders.lang, folders.out
         for directory in filter(None, (data, lang, folders.source)):
-            if directory.resolve() == out.resolve():
+            if real_path(directory) == real_path(out):
                 raise InputError(f"{out}: holds what is read; choose another folder")
         lang_files = (lang / name for name in LANG_FILES)
         required = [data / "feats.scp", *lang_files, *dependencies.required]

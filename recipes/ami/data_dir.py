@@ -9,6 +9,7 @@ from pathlib import Path
 from transcripts import DISTANT, Utterance
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.evaluate.score.glm import ENGLISH
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
 from bayes_asr.recipe.folder.sounds import find_files
@@ -38,7 +39,7 @@ def find_sounds(corpus: Path, mic: str = "ihm") -> dict[Recording, Path]:
     depth below `corpus`, through links as well.
     """
     found: dict[Recording, Path] = {}
-    for file in find_files(corpus.resolve()):
+    for file in find_files(real_path(corpus)):
         if match := SOUNDS[mic].fullmatch(file.name):
             found.setdefault((match[1], int(match[2])), file)
     return found

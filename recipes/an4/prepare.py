@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.ark import write_matrices
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("exp/an4"), help="default %(default)s")
     args = parser.parse_args(argv)
-    return exit_status(parser.prog, lambda: prepare(args.corpus.resolve(), args.out))
+    return exit_status(parser.prog, lambda: prepare(real_path(args.corpus), args.out))
 
 
 def prepare(corpus: Path, out: Path) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.text import write_mapping, write_speakers
 from bayes_asr.recipe.scripts import exit_status
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("exp/commands"), help="%(default)s")
     args = parser.parse_args(argv)
-    return exit_status(parser.prog, lambda: prepare(args.corpus.resolve(), args.out.resolve()))
+    return exit_status(parser.prog, lambda: prepare(real_path(args.corpus), real_path(args.out)))
 
 
 def prepare(corpus: Path, out: Path) -> None:

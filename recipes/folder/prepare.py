@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.files import real_path
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="of bayes-asr g2p: phones of the words of train that lexicon.txt lacks",
     )
     args = parser.parse_args(argv)
-    corpus = args.corpus.resolve()
+    corpus = real_path(args.corpus)
 
     def prepare_folder() -> None:
         text = corpus / "text"

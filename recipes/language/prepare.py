@@ -25,6 +25,7 @@ from languages import SETS, Part, cut, recordings
 from once import checksum, prepare_once
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import find_missing, install_command
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     recipe = {"seed": args.seed, "voices": args.voices, "version": version()}
     return prepare_once(
-        lambda: prepare(args.out.resolve(), args.seed, args.voices),
+        lambda: prepare(real_path(args.out), args.seed, args.voices),
         *(args.out, parser.prog, recipe),
         force=args.force,
     )

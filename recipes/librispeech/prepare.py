@@ -17,6 +17,7 @@ from pathlib import Path
 from corpus import PARTS, PUBLISHED, find_sets, list_genders, read_set, reader_of
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     return exit_status(
         parser.prog,
-        lambda: prepare(args.corpus.resolve(), args.out, args.train, args.dev, args.test),
+        lambda: prepare(real_path(args.corpus), args.out, args.train, args.dev, args.test),
     )
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import real_path, replacing
 from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     return exit_status(
-        parser.prog, lambda: prepare(args.corpus.resolve(), args.out, checked=not args.unchecked)
+        parser.prog, lambda: prepare(real_path(args.corpus), args.out, checked=not args.unchecked)
     )
 
 

@@ -21,6 +21,7 @@ from espeak import Synthesiser
 from once import checksum, prepare_once
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import find_missing, install_command
 from bayes_asr.data.sound.spectrum import Analysis, write_features
 from bayes_asr.data.targets.marks import (
@@ -99,8 +100,8 @@ def prepare(out: Path, seed: int, bands: int, sentences: Mapping[str, int] = PER
     sets = {}
     for name, count in sentences.items():
         spoken = list(utterances(name, synthesiser, count, seed))
-        directory = out.resolve() / "data" / name
-        write_data(out.resolve() / "wav", directory, spoken)
+        directory = real_path(out) / "data" / name
+        write_data(real_path(out) / "wav", directory, spoken)
         write_features(directory, Analysis("fbank", SAMPLE_RATE, bands))
         frames = {utt: len(matrix) for utt, matrix in iter_matrices(directory / "feats.ark")}
         sets[name] = [align(utterance, frames[utterance.name]) for utterance in spoken]

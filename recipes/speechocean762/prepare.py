@@ -18,6 +18,7 @@ from pathlib import Path
 from corpus import HOME, PUBLISHED, Utterance, check_complete, read_phones, read_set, strip_marks
 
 from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.files import real_path
 from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     return exit_status(
-        parser.prog, lambda: prepare(args.corpus.resolve(), args.out, checked=not args.unchecked)
+        parser.prog, lambda: prepare(real_path(args.corpus), args.out, checked=not args.unchecked)
     )
 
 

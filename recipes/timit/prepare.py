@@ -18,6 +18,7 @@ from pathlib import Path
 from corpus import PARTS, SETS, Phone, Recording, chosen, read_phones, recordings
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.data.sound.audio import read_audio
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.text import (
@@ -80,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     lists = {name: path for name, path in lists.items() if path}
     return exit_status(
         parser.prog,
-        lambda: prepare(args.corpus.resolve(), args.out, lists),
+        lambda: prepare(real_path(args.corpus), args.out, lists),
     )
 
 

@@ -254,3 +254,12 @@ def test_command_prints_what_is_understood(
     assert capsys.readouterr().out.startswith("score.phone_map: fold TIMIT's phones to 48 or 39")
     assert main(["config", "--explain", "score.map"]) == 1
     assert "bayes-asr config: error: there is no key score.map" in capsys.readouterr().err
+
+
+def test_a_file_that_is_a_link_to_itself_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.symlink_to(file)
+    assert main(["config", str(file)]) == 1
+    assert f"{file}: " in capsys.readouterr().err

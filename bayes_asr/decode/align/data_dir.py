@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.base.files import is_there, replacing, settle, together
+from bayes_asr.base.files import is_there, real_path, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
@@ -124,7 +124,7 @@ def align_run(
     _refuse_foreign_files(out)
     config = read_configuration(run)
     model = task_of(config).locate_model()
-    if out.resolve() == model.parent.resolve():
+    if real_path(out) == real_path(model.parent):
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
     pronouncer_files = (transcripts.lang, model, transcripts.unknown)
     limit = choose_limit(run, source.max_skipped)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError, nearest, needing_memory
-from bayes_asr.base.files import together
+from bayes_asr.base.files import real_path, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
@@ -103,7 +103,7 @@ def forward(
         sources.append((network, open_source(member, network, source, networks)))
     features = sources[0][1]  # of the first network: they name utterances and folders
     frames = choose_batch_frames(networks)
-    if output.layer and out.resolve() in [path.resolve() for path in features.directories]:
+    if output.layer and real_path(out) in [real_path(path) for path in features.directories]:
         raise InputError(f"{out}: is the data directory that is read; choose another folder")
     compute: Compute = partial(_compute, *sources[0], chunk=options.chunk, frames=frames)
     if averaged:

@@ -7,7 +7,7 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, read_text
+from bayes_asr.base.files import is_there, read_text, real_path
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation, read_lexicon
 from bayes_asr.decode.graph.transducers import EPSILON, check_words, sources
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -102,7 +102,7 @@ def find_phones_file(lang: Path, model: Path) -> Path:
 
 def find_phone_table(model: Path, lexicon: Path) -> Path:
     """The phones.txt of `model`, where Kaldi's scripts put it."""
-    lang = [parent / "lang" / "phones.txt" for parent in list(lexicon.resolve().parents)[1:3]]
+    lang = [parent / "lang" / "phones.txt" for parent in list(real_path(lexicon).parents)[1:3]]
     candidates = [model.parent / "phones.txt", model.parent / "graph" / "phones.txt", *lang]
     for candidate in candidates:
         if is_there(candidate):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.files import is_there, real_path, replacing
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.decode.lattices.paths import pair_weights
@@ -26,7 +26,7 @@ def decode_with(
     settings: of that configuration, such as `score.text=words`. InputError where `out` is the run,
     or the log-likelihoods of dev are not there.
     """
-    if out.resolve() == run.resolve():
+    if real_path(out) == real_path(run):
         raise InputError(f"{out}: is the run; --out names another folder")
     second = f"data.graph={json.dumps([str(graph.absolute())])}"
     config = read_configuration(run, [*settings, second])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.config.changes import find_recipe_folders
 from bayes_asr.config.merge import load_section
 from bayes_asr.recipe.stages.recipe import CONFIG, Recipe, locate_recipe
@@ -34,7 +35,7 @@ def recognise_corpus(corpus: Path, recipe: Recipe, root: Path) -> Iterator[str]:
             continue
         # A corpus is known by several files together: any one of them may be in others too.
         if (
-            Path(recipe.folder).resolve() in built_on
+            real_path(Path(recipe.folder)) in built_on
             and patterns
             and all(any(corpus.glob(pattern)) for pattern in patterns)
         ):
