@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import appearing, is_there, replacing, require_empty
+from bayes_asr.base.files import appearing, replacing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.decode.forward.average import AveragedNetwork
 from bayes_asr.decode.forward.interface import DECODED
 from bayes_asr.decode.forward.log_likelihoods import load_members
+from bayes_asr.evaluate.report.runs import read_environment
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.side_files import CONFIG, read_json
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.combination import AVERAGED, Combination
 from bayes_asr.train.runs.configuration import read_configuration
@@ -121,8 +122,7 @@ def _check_models(runs: Sequence[Path]) -> None:
 
 def _find_front_ends(runs: Sequence[Path]) -> dict[str, object]:
     """The front ends that made the features, where all runs say the same."""
-    paths = [run / ENVIRONMENT for run in runs]
-    environments = [read_json(path) if is_there(path) else {} for path in paths]
+    environments = [read_environment(run / ENVIRONMENT) for run in runs]
     keys = ("frontend", "frontends")
     front_ends = [{key: entry[key] for key in keys if key in entry} for entry in environments]
     return front_ends[0] if all(entry == front_ends[0] for entry in front_ends) else {}

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import find_files, is_there, open_to_read, read_text, replacing, settle
+from bayes_asr.base.files import find_files, is_there, open_to_read, read_bytes, replacing, settle
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.gmm.files import OUTPUTS
 from bayes_asr.kaldi_io.rxfilename import list_archives
+from bayes_asr.kaldi_io.side_files import parse_json
 from bayes_asr.kaldi_io.text import DataDir
 
 PROGRESS_FILE = "gmm.json"
@@ -57,7 +58,7 @@ def read_progress(directory: Path, made_of: Mapping[str, Any]) -> PhaseProgress 
         return None
     try:
         names = {key: name for name, key in KEYS.items()}
-        entry = json.loads(read_text(path))
+        entry = parse_json(read_bytes(path))
         progress = PhaseProgress(**{names.get(key, key): value for key, value in entry.items()})
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(

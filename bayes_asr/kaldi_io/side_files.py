@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.base.files import is_there, open_to_read, read_bytes
+from bayes_asr.base.files import is_there, read_bytes
 
 CONFIG = "config.yaml"
 COMBINATION = "networks.json"  # of runs that average the networks of others
@@ -41,13 +41,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether it has no half of a surrogate pair, which no file can hold."""
-    return not any("\ud800" <= c <= "\udfff" for c in text)
-
-
 KINDS: dict[str, Callable[[Any], bool]] = {
-    "a text": lambda value: isinstance(value, str) and _is_unicode(value),
+    "a text": lambda value: isinstance(value, str),
     "a number": _is_number,
     "a whole number": lambda value: _is_number(value) and isinstance(value, int),
     "a list": lambda value: isinstance(value, list),
@@ -74,12 +69,19 @@ def check(value: Any, name: str, *kinds: str) -> Any:
 def read_json(path: Path) -> Any:
     """The value in a file of JSON."""
     try:
-        with open_to_read(str(path)) as file:
-            return json.load(file)
+        return parse_json(read_bytes(path))
     except ValueError as error:
         raise InputError(f"{path}: not JSON: {error}") from None
+
+
+def parse_json(content: bytes) -> Any:
+    """The value of a file of JSON; ValueError where there is none, or none that can be written."""
+    try:
+        value = json.loads(content.decode())
+        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
     except RecursionError:
-        raise InputError(f"{path}: not JSON: too many brackets within each other") from None
+        raise ValueError("too many brackets within each other") from None
+    return value
 
 
 def read_history(run: Path, measured: Sequence[str]) -> list[dict[str, Any]]:
@@ -90,12 +92,11 @@ def read_history(run: Path, measured: Sequence[str]) -> list[dict[str, Any]]:
     path = run / HISTORY
     form = f"a JSON object on each line with {', '.join(measured)}"
     try:
-        lines = read_bytes(path).decode().splitlines()
         # Python's json reads NaN and long integers too: `_is_number` bounds what counts.
-        entries = [json.loads(line) for line in lines]
+        entries = [parse_json(line) for line in read_bytes(path).splitlines()]
     except FileNotFoundError:
         return []
-    except (ValueError, RecursionError):
+    except ValueError:
         raise InputError(f"{path}: not {form}") from None
     for number, entry in enumerate(entries, start=1):
         try:

@@ -19,6 +19,7 @@ from bayes_asr.kaldi_io import byte_reader
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
+from bayes_asr.kaldi_io.side_files import read_json
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.places import ROOT
 
@@ -125,3 +126,17 @@ def test_disk_that_is_really_full(small_run: Path, tmp_path: Path) -> None:
     expected = f"error: {out}/a/loglikes.ark: No space left on device; free some space"
     assert expected in done.stderr.splitlines()[-1]
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("content", [rb'["\ud800"]', b'["\xed\xa0\x80"]', b"[" * 100_000, b"["])
+def test_json_that_could_not_be_written_again_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.json: not JSON: "):
+        read_json(tmp_path / "a.json")
+
+
+def test_paths_of_users_are_resolved_where_links_lead_in_a_circle() -> None:
+    resolved = re.compile(r"\w\.resolve\(\)|Path\.resolve[,)]")
+    scripts = [*(ROOT / "bayes_asr").rglob("*.py"), *(ROOT / "recipes").rglob("*.py")]
+    found = [path for path in scripts if resolved.search(path.read_text())]
+    assert not found, "Path.resolve raises RuntimeError there; take base.files.real_path"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, read_text, replacing
+from bayes_asr.base.files import is_there, read_bytes, real_path, replacing
+from bayes_asr.kaldi_io.side_files import parse_json
 
 FILE = "fmllr.json"
 
@@ -34,7 +35,7 @@ def find_record(directories: Sequence[Path]) -> FmllrRecord | None:
 
 def write_record(record: FmllrRecord, out: Path) -> None:
     """Write it beside the features of `out`, by a path that holds where both are moved together."""
-    model = os.path.relpath(record.model_dir.resolve(), out.resolve())
+    model = os.path.relpath(real_path(record.model_dir), real_path(out))
     with replacing(out / FILE) as temporary:
         temporary.write_text(json.dumps({"model": model, "sound": record.sound}), encoding="utf-8")
 
@@ -45,12 +46,12 @@ def read_record(data: Path) -> FmllrRecord | None:
     if not is_there(path):
         return None
     try:
-        fields = json.loads(read_text(path))
+        fields = parse_json(read_bytes(path))
     except ValueError:
         fields = None
     match fields:
         case {"model": str(model), "sound": dict(sound)}:
-            return FmllrRecord(Path(os.path.normpath(data.resolve() / model)), sound)
+            return FmllrRecord(Path(os.path.normpath(real_path(data) / model)), sound)
     raise InputError(
         f"{path}: no record of fMLLR; make the features again by bayes-asr gmm features"
     )

@@ -266,7 +266,7 @@ def read_analysis(directory: Path) -> dict[str, Any] | None:
         return None
     try:
         fields = json.loads(read_bytes(path))
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
         raise InputError(f"{path}: not a JSON object; compute the features again")

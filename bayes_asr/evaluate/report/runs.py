@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bayes_asr.base.errors import InputError, printable
-from bayes_asr.base.files import find_below, is_there
+from bayes_asr.base.files import find_below, is_there, real_path
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import Score, read_scores
 from bayes_asr.evaluate.score.statistics import Interval, beta_of_runs
@@ -88,8 +88,8 @@ def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
         for run in runs_below:
             is_seed = re.fullmatch(r"seed\d+", run.name)
             # Resolved paths join a run that is named twice, or through a link.
-            runs = folders.setdefault((run.parent if is_seed else run).resolve(), [])
-            if run.resolve() not in map(Path.resolve, runs):
+            runs = folders.setdefault(real_path(run.parent if is_seed else run), [])
+            if real_path(run) not in map(real_path, runs):
                 runs.append(run)
     names = _shorten_names(list(folders))
     return [
@@ -143,7 +143,7 @@ def _read_run(path: Path) -> Run:
         if is_there(path / _name_scores(name))
         for score in read_scores(path / _name_scores(name))
     }
-    environment = _read_environment(path / "env.json")
+    environment = read_environment(path / "env.json")
     return Run(
         path,
         scores,
@@ -161,7 +161,7 @@ def _list_analyses(environment: Mapping[str, Any]) -> dict[str, Any]:
     return several or {"": environment.get("frontend")}
 
 
-def _read_environment(file: Path) -> dict[str, Any]:
+def read_environment(file: Path) -> dict[str, Any]:
     """The content of env.json; empty where there is none."""
     if not is_there(file):
         return {}

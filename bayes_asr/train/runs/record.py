@@ -20,7 +20,7 @@ from bayes_asr.base.shared_library import name_blas
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG, parse_json
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
@@ -133,7 +133,7 @@ def warn_of_other_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> 
 def read_environment(run: Path) -> dict[str, Any]:
     """The content of env.json; empty where there is none that `write_environment` wrote."""
     try:
-        environment = json.loads(read_bytes(run / ENVIRONMENT))
+        environment = parse_json(read_bytes(run / ENVIRONMENT))
     except (FileNotFoundError, ValueError):
         return {}
     return environment if isinstance(environment, dict) else {}

@@ -17,6 +17,7 @@ from bayes_asr.base.errors import StoppedError, complaint
 from bayes_asr.base.files import read_bytes, replacing
 from bayes_asr.base.lock import LostLockError
 from bayes_asr.base.log import LOGGER
+from bayes_asr.kaldi_io.side_files import parse_json
 
 NAME = "state.json"
 INTERVAL = 10.0  # seconds between two notes of the position
@@ -25,8 +26,8 @@ INTERVAL = 10.0  # seconds between two notes of the position
 def read(run: Path) -> dict[str, Any]:
     """Read the state of a run; empty where there is none, or it cannot be read."""
     try:
-        content = json.loads(read_bytes(run / NAME))
-    except (OSError, ValueError, RecursionError):
+        content = parse_json(read_bytes(run / NAME))
+    except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from bayes_asr.base import log
 from bayes_asr.base.errors import InputError, StoppedError, complaint
-from bayes_asr.base.files import is_there, read_bytes, replacing
+from bayes_asr.base.files import is_there, replacing
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Mapper
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config
+from bayes_asr.kaldi_io.side_files import check, read_json
 from bayes_asr.tasks.task import FRAMES, task_of
 from bayes_asr.train.runs.history import read_history
 from bayes_asr.train.trials.space import Settings
@@ -137,7 +138,7 @@ def _check_same(out: Path, about: dict[str, Any]) -> None:
     # Values are compared as JSON has them: a tuple is a list there.
     text = json.dumps(about, indent=1) + "\n"
     if is_there(path):
-        recorded = json.loads(read_bytes(path))
+        recorded = check(read_json(path), str(path), "an object")
         for key in about:
             if recorded.get(key) != json.loads(text)[key]:
                 raise InputError(

@@ -343,3 +343,13 @@ def test_a_damaged_file_is_named(
     with pytest.raises(InputError, match=message) as caught:
         read_combination(tmp_path / "avg")
     assert str(caught.value).startswith(f"{path}: not as bayes-asr combine writes it")
+
+
+@pytest.mark.parametrize("content", ["3", '{"frontend": 5}'])
+def test_environments_that_train_did_not_write_are_refused(
+    content: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(corpus / "a", tmp_path / "a")
+    (run / "env.json").write_text(content)
+    assert main(["combine", str(corpus / "b"), str(run), f"--out={tmp_path / 'avg'}"]) == 1
+    assert f"{run / 'env.json'}: not as train writes it" in capsys.readouterr().err
