@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bayes_asr.cli.arguments import processes
 from bayes_asr.decode.lmrescore import replace_lm_in
-from bayes_asr.kaldi_io.jobs import check_lattice_jobs
+from bayes_asr.kaldi_io.lattice_files import check_lattice_jobs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from bayes_asr.cli.arguments import frame_shift, lm_weight, penalty, processes, 
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.lattices.rescore import RescoreOptions, rescore_lattices
-from bayes_asr.kaldi_io.jobs import check_lattice_jobs
+from bayes_asr.kaldi_io.lattice_files import check_lattice_jobs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

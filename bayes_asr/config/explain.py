@@ -1,6 +1,7 @@
 """The meaning of a key: its comment in conf/base.yaml, its type and range, its default."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import get_origin
 
 import yaml
 
@@ -8,14 +9,14 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.located import compose
 from bayes_asr.config.merge import SYNONYMS, nearest
-from bayes_asr.config.schema import find_key, iter_typed_keys
+from bayes_asr.config.schema import are_alike, iter_typed_keys
 from bayes_asr.config.values import describe
 
 
 def explain(query: str) -> str:
     """Explain the key or every key of the section `query`, of "" all; InputError for none."""
     *section, name = query.split(".")
-    query = find_key(".".join((*section, SYNONYMS.get(name, name))))
+    query = _find_key(".".join((*section, SYNONYMS.get(name, name))))
     path = CONF / "base.yaml"
     lines = path.read_text(encoding="utf-8").splitlines()
     values = dict(_values(compose(path)))
@@ -29,6 +30,21 @@ def explain(query: str) -> str:
         value, meaning = _value_and_comment(lines, values[key])
         paragraphs.append(f"{key}: {meaning}\n    {describe(hint)}; default {value}")
     return "\n".join(paragraphs)
+
+
+def _find_key(key: str) -> str:
+    """The key of conf/base.yaml that says what a key with names of a user's means.
+
+    `streams.fbank.deltas` is `streams.NAME.deltas`, `data.train.streams.fbank` is
+    `data.train.streams`; any other is itself.
+    """
+    for typed_key, hint in iter_typed_keys():
+        depth = typed_key.count(".") + 1
+        # Below a mapping of plain values stand names of a user's, which the schema has not.
+        words = key.split(".")[:depth] if get_origin(hint) is Mapping else key.split(".")
+        if are_alike(typed_key, ".".join(words)):
+            return typed_key
+    return key
 
 
 def _values(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, yaml.Node]]:

@@ -132,21 +132,6 @@ def keys() -> Iterator[str]:
     return (key for key, _ in iter_typed_keys())
 
 
-def find_key(key: str) -> str:
-    """The key of conf/base.yaml that says what a key with names of a user's means.
-
-    `streams.fbank.deltas` is `streams.NAME.deltas`, `data.train.streams.fbank` is
-    `data.train.streams`; any other is itself.
-    """
-    for typed_key, hint in iter_typed_keys():
-        depth = typed_key.count(".") + 1
-        # Below a mapping of plain values stand names of a user's, which the schema has not.
-        words = key.split(".")[:depth] if get_origin(hint) is Mapping else key.split(".")
-        if are_alike(typed_key, ".".join(words)):
-            return typed_key
-    return key
-
-
 def are_alike(schema_key: str, key: str) -> bool:
     """Whether a key or section is one of the schema, where NAME stands for any name."""
     parts, words = schema_key.split("."), key.split(".")

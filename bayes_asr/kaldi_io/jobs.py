@@ -62,16 +62,6 @@ def check_jobs(directory: Path, kind: str, paths: Iterable[Path], suffix: str = 
         )
 
 
-def check_lattice_jobs(lattices: Iterable[Path]) -> None:
-    """InputError where all `lat.N.gz` of a folder are given, but not those of all its jobs."""
-    selected = {*lattices}
-    for directory in {path.parent for path in selected}:
-        archives = find_files(directory, "lat.*.gz")
-        # Somebody who names some of the archives only wants these.
-        if is_there(directory / "num_jobs") and {*archives} <= selected:
-            check_jobs(directory, "lat", archives)
-
-
 def _parse_number(path: Path, kind: str, suffix: str) -> int:
     """The number of the job that left a file; 0 where its name has none."""
     match = re.fullmatch(NUMBER + re.escape(suffix), path.name.removeprefix(kind), re.ASCII)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import find_files, is_there, replacing
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.kaldi_io.byte_reader import ByteReader, check_name
+from bayes_asr.kaldi_io.jobs import check_jobs
 from bayes_asr.kaldi_io.lattice import (
     AnyLattice,
     CompactLattice,
@@ -209,3 +210,13 @@ def _is_trim(lattice: Lattice | CompactLattice) -> bool:
     entries = np.bincount(lattice.nextstate, minlength=states)[1:].all()
     exits = ((counts > 0) | np.isfinite(lattice.final_graph)).all()
     return bool(forward and entries and exits and is_finite(lattice).all())
+
+
+def check_lattice_jobs(lattices: Iterable[Path]) -> None:
+    """InputError where all `lat.N.gz` of a folder are given, but not those of all its jobs."""
+    selected = {*lattices}
+    for directory in {path.parent for path in selected}:
+        archives = find_files(directory, "lat.*.gz")
+        # Somebody who names some of the archives only wants these.
+        if is_there(directory / "num_jobs") and {*archives} <= selected:
+            check_jobs(directory, "lat", archives)

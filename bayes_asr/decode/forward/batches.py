@@ -7,10 +7,11 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import needing_memory
-from bayes_asr.nn.transfer import start_copy, wait_for
+from bayes_asr.nn.transfer import CPU
 
 BATCH_SEQUENCES = 64
 WINDOW = 256  # utterances that are put into batches by their lengths
@@ -75,9 +76,24 @@ def _compute_window(
         with needing_memory(partial(describe_batch, batch, MORE_MEMORY_THAN_A_GPU)):
             computed = network.compute_prepared([matrix for _, matrix in batch])
         # Copies of a batch go on while the operations of the next one are launched.
-        outputs |= {i: start_copy(output) for (i, _), output in zip(group, computed, strict=True)}
-    wait_for(computed[0].device)
+        outputs |= {i: _start_copy(output) for (i, _), output in zip(group, computed, strict=True)}
+    _wait_for(computed[0].device)
     return [(utt, outputs[i].numpy()) for i, (utt, _) in enumerate(window)]
+
+
+def _start_copy(x: Tensor) -> Tensor:
+    """A copy in pinned memory, complete when the GPU has done what it was given; on a CPU, x."""
+    if x.device == CPU:
+        return x
+    return torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x, non_blocking=True)
+
+
+def _wait_for(device: torch.device) -> None:
+    """Wait for what this thread has given to a GPU so far; nothing on a CPU."""
+    if device.type == "cuda":
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(device))  # threads begin with another device
+        event.synchronize()
 
 
 def describe_batch(group: Sequence[Utterance], remedies: str = MORE_MEMORY) -> str:
