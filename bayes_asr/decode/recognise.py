@@ -29,7 +29,7 @@ from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.side_files import CONFIG
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.text import WordSymbols
 from bayes_asr.tasks.task import task_of
 
 
@@ -70,7 +70,7 @@ class Recogniser:
     model: Path
     """The final.mdl whose pdfs network and graph have."""
     graph: DecodingGraph
-    words: dict[int, str]
+    words: WordSymbols
     options: SearchOptions
     weights: Weights
     engine: Engine
@@ -153,7 +153,7 @@ def open_recogniser(
     graph = options.graph or locate_graph(run, config)
     model = task_of(config).locate_model()
     search = SearchOptions.from_config(config.decode, allow_partial=True)
-    words = {number: word for word, number in read_symbols(graph / "words.txt").items()}
+    words = WordSymbols(graph / "words.txt")
     weights = options.weights or choose_weights(run, graph, search, is_other=bool(options.graph))
     (checked,) = pair_weights(*([weight] for weight in weights))
     # Kaldi's graph folders need not have a lexicon: words are recognised without it.
