@@ -35,8 +35,8 @@ from bayes_asr.cli import main as run_verb
 from bayes_asr.config.systems import read_systems
 from bayes_asr.evaluate.score.pair_comparisons import compare_pairs, read_side
 from bayes_asr.evaluate.score.scores import read_scores
+from bayes_asr.kaldi_io.side_files import read_history
 from bayes_asr.train.runs import state
-from bayes_asr.train.runs.history import read_history
 
 RATES = (6.4e-5, 1.6e-4, 4e-4, 1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2)
 MIDDLE = 4

@@ -15,6 +15,7 @@ from bayes_asr.base.files import is_there, read_bytes
 CONFIG = "config.yaml"
 COMBINATION = "networks.json"  # of runs that average the networks of others
 HISTORY = "history.jsonl"
+HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each of its lines
 ERRORS = ("train_error", "dev_error")  # of its lines: null where the criterion counts no errors
 
 
@@ -84,7 +85,7 @@ def parse_json(content: bytes) -> Any:
     return value
 
 
-def read_history(run: Path, measured: Sequence[str]) -> list[dict[str, Any]]:
+def read_history(run: Path, measured: Sequence[str] = HISTORY_KEYS) -> list[dict[str, Any]]:
     """The lines of history.jsonl, one for each epoch, with numbers for what was measured.
 
     Empty where there is no such file.

@@ -26,7 +26,7 @@ from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.fmllr_record import describe_adapted, find_record
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG, read_history
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.tasks.task import task_of
@@ -35,7 +35,7 @@ from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
 from bayes_asr.train.loop import run_epochs, sample_batches
 from bayes_asr.train.runs import checkpoint, record, state
 from bayes_asr.train.runs.directory import RunDirectory
-from bayes_asr.train.runs.history import Board, check_tensorboard, read_history
+from bayes_asr.train.runs.history import Board, check_tensorboard
 from bayes_asr.train.runs.trained_network import TrainedNetwork, unpack_front_ends
 from bayes_asr.train.task_training import Regenerate, TaskTraining
 from bayes_asr.train.trainer import Initialization, Trainer, TrainProgress, TrainState

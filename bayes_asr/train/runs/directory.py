@@ -11,9 +11,9 @@ from bayes_asr.base.files import settle
 from bayes_asr.base.lock import Lock
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY
 from bayes_asr.train.runs import checkpoint, state
-from bayes_asr.train.runs.history import HISTORY, TENSORBOARD, append_to_history, truncate_history
+from bayes_asr.train.runs.history import TENSORBOARD, append_to_history, truncate_history
 
 LATTICES = "lattices"  # folder of those that the network of the last complete epoch made
 RECORDS = (  # files of a run that are discarded together: its scores are of its network

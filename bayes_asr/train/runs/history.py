@@ -10,10 +10,7 @@ from typing import Any
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.base.log import LOGGER
-from bayes_asr.kaldi_io import side_files
-
-HISTORY = side_files.HISTORY
-HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each line
+from bayes_asr.kaldi_io.side_files import HISTORY, read_history
 
 
 def append_to_history(run: Path, entry: Mapping[str, Any]) -> None:
@@ -45,11 +42,6 @@ def truncate_history(run: Path, last: Mapping[str, Any] | None) -> None:
     entries += [dict(last)] if last else []
     with replacing(history) as temporary:
         temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-
-
-def read_history(run: Path) -> list[dict[str, Any]]:
-    """Read history.jsonl; empty where there is none."""
-    return side_files.read_history(run, HISTORY_KEYS)
 
 
 TENSORBOARD = "tensorboard"  # folder of its curves

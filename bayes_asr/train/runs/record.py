@@ -20,11 +20,10 @@ from bayes_asr.base.shared_library import name_blas
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.kaldi_io.side_files import CONFIG, parse_json
+from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY, parse_json
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.history import HISTORY
 
 ENVIRONMENT = "env.json"
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed

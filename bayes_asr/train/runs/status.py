@@ -8,11 +8,10 @@ from typing import Any, Literal
 from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.base.files import find_below, is_there
 from bayes_asr.base.lock import MARK, is_held
-from bayes_asr.kaldi_io.side_files import CONFIG, KINDS, take
+from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY, KINDS, read_history, take
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import state
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.history import HISTORY, read_history
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 RECENT = 3  # epochs whose mean duration is that of those to come

@@ -15,9 +15,8 @@ from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Mapper
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config
-from bayes_asr.kaldi_io.side_files import check, read_json
+from bayes_asr.kaldi_io.side_files import check, read_history, read_json
 from bayes_asr.tasks.task import FRAMES, task_of
-from bayes_asr.train.runs.history import read_history
 from bayes_asr.train.trials.space import Settings
 
 Train = Callable[[Config, Path], None]
