@@ -29,9 +29,9 @@ def recipe_script() -> str:
 
 def advise_new_run() -> str:
     """Words that say how a training starts over: by its option, or by that of the script."""
-    script = recipe_script()
-    force = f"{script} --force (--stage 3 keeps what the stages before have made)"
-    return f"start over with {force if script else '--new'}"
+    if script := recipe_script():
+        return f"start over with {script} --force (with --stage 3 the stages before it stay)"
+    return "start over with --new"
 
 
 def install_command(extra: str) -> str:

@@ -191,13 +191,13 @@ def check_best(run: Path, resumed: Mapping[str, Any]) -> None:
     # Epochs whose measure is no number were never the best.
     if not any(map(math.isfinite, resumed.get("dev_errors", ()))):
         return
-    why = f"{run / BEST}: missing"
-    if is_there(run / BEST):
-        try:
-            read(run / BEST)
-            return
-        except DamagedError as error:
-            why = str(error)
+    try:
+        read(run / BEST)
+        return
+    except FileNotFoundError:
+        why = f"{run / BEST}: missing"
+    except DamagedError as error:
+        why = str(error)
     raise InputError(
         f"{why}; restore it, copy {LAST} there, the network of the last epoch, or"
         f" {advise_new_run()}"
