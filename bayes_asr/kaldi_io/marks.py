@@ -29,6 +29,11 @@ def undot(word: str) -> str:
     return word.replace("i\u0307", "i")
 
 
+def fold_case(word: str) -> str:
+    """A word without case, composed (NFC), as those that are to be the same are compared."""
+    return unicodedata.normalize("NFC", undot(word.casefold()))
+
+
 def find_mark(field: str) -> str | None:
     """The first such character of a field, as `U+00A0 NO-BREAK SPACE`, or None."""
     if field.isprintable() and (field.isascii() or BLANKS.isdisjoint(field)):

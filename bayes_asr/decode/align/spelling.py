@@ -12,7 +12,7 @@ from bayes_asr.config.schema import Config
 from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.transcripts import TranscriptSource, read_pronouncer
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
-from bayes_asr.kaldi_io.marks import undot
+from bayes_asr.kaldi_io.marks import fold_case
 from bayes_asr.tasks.task import task_of
 
 
@@ -98,7 +98,7 @@ def learn_graphemes(lang: Lang) -> dict[str, str] | None:
 def split_letters(word: str) -> list[str]:
     """The letters and digits of a word in lower case, composed, each with the marks after it."""
     letters: list[str] = []
-    for character in unicodedata.normalize("NFC", undot(word.casefold())):
+    for character in fold_case(word):
         category = unicodedata.category(character)[0]
         if category == "M" and letters:
             letters[-1] += character

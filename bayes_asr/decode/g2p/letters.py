@@ -1,6 +1,5 @@
 """Words as sequences of letters: those of a lexicon, and the rows that a network reads."""
 
-import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,18 +10,13 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
-from bayes_asr.kaldi_io.marks import undot
+from bayes_asr.kaldi_io.marks import fold_case
 
 HELD_OUT = 0.05  # of the words
 LETTERS = "letters.txt"  # of a model: its letters, and their columns in the rows that it reads
 
 Words = dict[str, list[tuple[str, ...]]]
 """Pronunciations by words."""
-
-
-def split_word(word: str) -> str:
-    """The letters of a word, and its apostrophes and other signs: composed, in lower case."""
-    return unicodedata.normalize("NFC", undot(word.casefold()))
 
 
 def read_words(lexicon: Path) -> Words:
@@ -38,7 +32,7 @@ def group_words(entries: Iterable[Pronunciation]) -> Words:
     words: Words = {}
     for entry in entries:
         if not MARK.fullmatch(entry.word):
-            phones = words.setdefault(split_word(entry.word), [])
+            phones = words.setdefault(fold_case(entry.word), [])
             phones += [entry.phones] * (entry.phones not in phones)
     return words
 
@@ -50,7 +44,7 @@ def hold_out(words: Words) -> tuple[Words, Words]:
     """
     # A phone is a tuple, so that one is no letter of the same name.
     symbols: dict[str, set[object]] = {
-        word: {*split_word(word), *((phone,) for phones in words[word] for phone in phones)}
+        word: {*fold_case(word), *((phone,) for phones in words[word] for phone in phones)}
         for word in words
     }
     remaining = Counter(symbol for those in symbols.values() for symbol in those)
@@ -66,4 +60,4 @@ def hold_out(words: Words) -> tuple[Words, Words]:
 
 def encode(word: str, letters: Mapping[str, int]) -> np.ndarray:
     """One row for each letter, 1 in its column [T, F]."""
-    return np.eye(len(letters), dtype=np.float32)[[letters[x] for x in split_word(word)]]
+    return np.eye(len(letters), dtype=np.float32)[[letters[x] for x in fold_case(word)]]

@@ -9,9 +9,10 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.config.decoding_keys import DecodeConfig
 from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
-from bayes_asr.decode.g2p.letters import LETTERS, Words, encode, split_word
+from bayes_asr.decode.g2p.letters import LETTERS, Words, encode
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.evaluate.score.counts import ErrorCounts, count_errors
+from bayes_asr.kaldi_io.marks import fold_case
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.nn.beam_search import search
 from bayes_asr.train.runs.configuration import read_configuration
@@ -31,7 +32,7 @@ class G2P:
 
         InputError for a letter that no word of the lexicon had, and where it finds no phones.
         """
-        for letter in split_word(word):
+        for letter in fold_case(word):
             if letter not in self.letters:
                 raise InputError(
                     f"{self.run}: {word} has {letter!r}, which no word of its lexicon had; write"

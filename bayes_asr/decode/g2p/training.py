@@ -16,9 +16,9 @@ from bayes_asr.decode.g2p.letters import (
     encode,
     hold_out,
     read_words,
-    split_word,
 )
 from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.marks import fold_case
 from bayes_asr.kaldi_io.text import read_text, write_mapping, write_speakers, write_text
 from bayes_asr.tasks.task import task_of
 
@@ -35,7 +35,7 @@ def prepare_training(
     """
     words, held = hold_out(read_words(lexicon))
     LOGGER.info("%s: %d words, %d of them held out", lexicon, len(words) + len(held), len(held))
-    letters = sorted({letter for word in words for letter in split_word(word)})
+    letters = sorted({letter for word in words for letter in fold_case(word)})
     columns = {letter: column for column, letter in enumerate(letters)}
     data = run.absolute() / "data"
     texts = {"train": name_utterances(words), "dev": name_utterances(held)}

@@ -3,7 +3,6 @@
 import logging
 import math
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from bayes_asr.decode.graph.transducers import (
 )
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import parse_real
-from bayes_asr.kaldi_io.marks import undot
+from bayes_asr.kaldi_io.marks import fold_case
 from bayes_asr.kaldi_io.openfst import Fst
 
 LOG = logging.getLogger(__name__)
@@ -367,18 +366,14 @@ def refuse_mute(
             f" {name_some(due)}; those there are such as {name_some(sorted(modelled - symbols))}:"
             " spell them alike, also in upper and lower case and in one Unicode form"
         )
-    unlike = {_fold(word): word for word in modelled - {*pronounced, *symbols}}
+    unlike = {fold_case(word): word for word in modelled - {*pronounced, *symbols}}
     pairs = [
-        f"{unlike[_fold(word)]} for {word}"
+        f"{unlike[fold_case(word)]} for {word}"
         for word in due
-        if _fold(word) in unlike and word not in modelled
+        if fold_case(word) in unlike and word not in modelled
     ]
     if len(pairs) > common:
         raise InputError(
             f"{name}: has {len(pairs)} words of the lexicon in another case or Unicode form,"
             f" such as {name_some(pairs)}, and only {common} as they are: spell them alike"
         )
-
-
-def _fold(word: str) -> str:
-    return unicodedata.normalize("NFC", undot(word.casefold()))

@@ -14,7 +14,7 @@ from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import LOST, find_mark, undot
+from bayes_asr.kaldi_io.marks import LOST, find_mark, fold_case, undot
 
 DASHES_AND_BRACKETS = ("Pd", "Ps", "Pe", "Pi", "Pf")
 STOPS = set('.,;:!?¿¡…"،؛؟۔।、。！？；：·')
@@ -116,7 +116,7 @@ def respell(model: NgramModel, spell: Spell) -> NgramModel:
 def graphemes(word: str) -> tuple[str, ...]:
     """The letters and digits of a word in lower case, each with the marks that follow it."""
     letters: list[str] = []
-    for character in compose(undot(word.casefold())):
+    for character in fold_case(word):
         kind = unicodedata.category(character)[0]
         if kind == "M" and letters:
             letters[-1] += character
