@@ -14,17 +14,20 @@ from bayes_asr.kaldi_io.transition_model import Topology, TransitionModel, pdf_c
 
 
 def init_monophones(
-    topology: Topology, sets: Sequence[Sequence[int]], features: Iterable[np.ndarray]
+    topology: Topology,
+    sets: Sequence[Sequence[int]],
+    features: Iterable[np.ndarray],
+    name: object,
 ) -> tuple[Tree, TransitionModel, Mixtures]:
     """Return the tree, transitions and mixtures that Kaldi's gmm-init-mono writes.
 
     sets: phones that share their pdfs, as in `phones/sets.int`; features: of some utterances
-    [T, D], train_mono.sh takes ten. InputError where a phone of the topology is not in one set, or
-    a feature does not vary.
+    [T, D], train_mono.sh takes ten; name: of their data, in errors. InputError where a phone of the
+    topology is not in one set, or a feature does not vary.
     """
     tree = build_shared_tree(topology, sets)
     transitions = derive_transitions(tree, topology)
-    return tree, transitions, _repeat_gaussian(features, transitions.num_pdfs)
+    return tree, transitions, _repeat_gaussian(features, transitions.num_pdfs, name)
 
 
 def build_shared_tree(topology: Topology, sets: Sequence[Sequence[int]]) -> Tree:
@@ -44,19 +47,20 @@ def build_shared_tree(topology: Topology, sets: Sequence[Sequence[int]]) -> Tree
     return Tree(width=1, center=0, root=build_stub(roots, pdf_class_counts(topology), 0))
 
 
-def _repeat_gaussian(features: Iterable[np.ndarray], num_pdfs: int) -> Mixtures:
+def _repeat_gaussian(features: Iterable[np.ndarray], num_pdfs: int, name: object) -> Mixtures:
     """One Gaussian for each pdf, all of the mean and variance of `features`."""
     # Kaldi's CMVN statistics [2, D + 1]: sums and count, sums of squares.
     stats = np.atleast_2d(cmvn_statistics(features))
     frames = stats[0, -1]
     if not frames:
-        raise InputError("no features to begin with: the data has no utterance of any frame")
+        raise InputError(f"{name}: no features to begin with: no utterance has any frame")
     mean = stats[0, :-1] / frames
     variance = stats[1, :-1] / frames - mean**2
     if variance.min() <= 0:
         raise InputError(
-            f"feature {variance.argmin()} of {len(variance)} has the variance {variance.min():g}"
-            f" over the {frames:.0f} frames to begin with; remove it, or give more speech"
+            f"{name}: feature {variance.argmin()} of {len(variance)} has the variance"
+            f" {variance.min():g} over the {frames:.0f} frames to begin with; remove it, or give"
+            " more speech"
         )
     inverse = (1 / variance).astype(np.float32)
     return Mixtures(

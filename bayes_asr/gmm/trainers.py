@@ -166,7 +166,7 @@ class GmmTrainer(PhaseRunner):
         features = LoadedInputs(self.job_inputs()).features
         initial = (features[utt] for utt in features.utterances[:FIRST_UTTERANCES])
         sets = read_phone_sets(self.lang / "phones/sets.int")
-        tree, transitions, mixtures = init_monophones(self.topology, sets, initial)
+        tree, transitions, mixtures = init_monophones(self.topology, sets, initial, self.data)
         self.progress.initial_gaussians = mixtures.num_gaussians
         with self.commit_phase():
             write_tree(tree, self.out / "tree")

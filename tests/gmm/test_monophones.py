@@ -24,7 +24,7 @@ def test_first_model_is_kaldis(kaldi_corpus: Callable[[str], Path], tmp_path: Pa
     transitions, mixtures = golden.model("mono/0.mdl")
     sets = read_sets(kaldi_corpus("timit_sample") / "data" / "lang" / "phones" / "sets.int")
     ten = [golden.features[utt] for utt in sorted(golden.features)[:10]]
-    tree, ours, first = init_monophones(transitions.topology, sets, ten)
+    tree, ours, first = init_monophones(transitions.topology, sets, ten, "train")
     write_tree(tree, tmp_path / "tree")
     assert (tmp_path / "tree").read_bytes() == (golden.root / "mono" / "tree").read_bytes()
     for name in ("pdf", "phone", "tuples", "log_prob"):
@@ -41,7 +41,7 @@ def test_first_tree_and_transitions_of_word_positions_are_kaldis(
     root = kaldi_corpus("an4")
     theirs = read_transition_model(root / "exp" / "mono_ali" / "final.mdl")
     sets = read_sets(root / "data" / "lang" / "phones" / "sets.int")
-    tree, ours, _ = init_monophones(theirs.topology, sets, [np.eye(3)])
+    tree, ours, _ = init_monophones(theirs.topology, sets, [np.eye(3)], "train")
     write_tree(tree, tmp_path / "tree")
     assert (tmp_path / "tree").read_bytes() == (root / "exp" / "mono" / "tree").read_bytes()
     np.testing.assert_array_equal(ours.tuples, theirs.tuples)
@@ -56,7 +56,7 @@ def test_phones_of_a_set_share_their_pdfs() -> None:
         Table(-1, (Leaf(0), Leaf(1))),
         Table(0, (None, None, None, Table(-1, (Leaf(2),)), Table(-1, (Leaf(3), Leaf(4), Leaf(5))))),
     )
-    _, transitions, _ = init_monophones(topology, [[1, 2], [3], [4]], [np.eye(2)])
+    _, transitions, _ = init_monophones(topology, [[1, 2], [3], [4]], [np.eye(2)], "train")
     assert transitions.tuples[:, :3].tolist() == [
         *([1, 0, 0], [1, 1, 1], [2, 0, 0], [3, 0, 2]),
         *([4, 0, 3], [4, 1, 4], [4, 2, 5]),
@@ -76,7 +76,9 @@ def test_sets_that_do_not_fit_the_topology_are_named(
 
 def test_features_that_do_not_vary_are_refused() -> None:
     topology = build_monophone_model([1]).topology
-    with pytest.raises(InputError, match="feature 1 of 2 has the variance 0 over the 3 frames"):
-        init_monophones(topology, [[1]], [np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])])
-    with pytest.raises(InputError, match="no utterance of any frame"):
-        init_monophones(topology, [[1]], [])
+    with pytest.raises(
+        InputError, match="train: feature 1 of 2 has the variance 0 over the 3 frames"
+    ):
+        init_monophones(topology, [[1]], [np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])], "train")
+    with pytest.raises(InputError, match="train: no features to begin with"):
+        init_monophones(topology, [[1]], [], "train")
