@@ -104,7 +104,7 @@ def refuse_overwriting(args: argparse.Namespace) -> None:
     values = {n: v if isinstance(v, list) else [v] for n, v in vars(args).items()}
     files = [(n, x) for n, v in values.items() for x in v if isinstance(x, Path) and x.is_file()]
     for name, path in files:
-        if name in WRITTEN and any(path.samefile(x) for other, x in files if other != name):
+        if name in WRITTEN and any(path.samefile(x) for n, x in files if n not in WRITTEN):
             raise InputError(f"--{name} {path}: is read here, and would be lost; name another")
 
 
