@@ -4,6 +4,7 @@ What is missing or of another type is named.
 """
 
 import json
+import re
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ CONFIG = "config.yaml"
 COMBINATION = "networks.json"  # of runs that average the networks of others
 HISTORY = "history.jsonl"
 HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each of its lines
+HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs, which no file can hold
 ERRORS = ("train_error", "dev_error")  # of its lines: null where the criterion counts no errors
 
 
@@ -43,7 +45,7 @@ def _is_number(value: Any) -> bool:
 
 
 KINDS: dict[str, Callable[[Any], bool]] = {
-    "a text": lambda value: isinstance(value, str),
+    "a text": lambda value: isinstance(value, str) and not HALVES.search(value),
     "a number": _is_number,
     "a whole number": lambda value: _is_number(value) and isinstance(value, int),
     "a list": lambda value: isinstance(value, list),
@@ -76,13 +78,11 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """The value of a file of JSON; ValueError where there is none, or none that can be written."""
+    """The value of a file of JSON; ValueError where there is none."""
     try:
-        value = json.loads(content.decode())
-        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair has no UTF-8
+        return json.loads(content.decode())
     except RecursionError:
         raise ValueError("too many brackets within each other") from None
-    return value
 
 
 def read_history(run: Path, measured: Sequence[str] = HISTORY_KEYS) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import pytest
 
 from bayes_asr.base import files
 from bayes_asr.base.errors import InputError
+from bayes_asr.decode.search.search_record import read_record
 from bayes_asr.kaldi_io import byte_reader
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.fst import read_fst
@@ -128,11 +129,17 @@ def test_disk_that_is_really_full(small_run: Path, tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("content", [rb'["\ud800"]', b'["\xed\xa0\x80"]', b"[" * 100_000, b"["])
-def test_json_that_could_not_be_written_again_is_refused(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b'["\xed\xa0\x80"]', b"[" * 100_000, b"["])
+def test_json_that_is_none_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.json: not JSON: "):
         read_json(tmp_path / "a.json")
+
+
+def test_a_record_with_half_of_a_surrogate_pair_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "decode.json").write_text(r'{"graph": "\ud800"}')
+    with pytest.raises(InputError, match=r"decode\.json: not a record of a decoding"):
+        read_record(tmp_path)
 
 
 def test_paths_of_users_are_resolved_where_links_lead_in_a_circle() -> None:

@@ -53,6 +53,7 @@ def read_record(decode_dir: Path) -> dict[str, Any] | None:
         return None
     try:
         record = dict(read_json(path))
+        json.dumps(record, ensure_ascii=False).encode()  # it is written again, beside scores
     except (InputError, ValueError, TypeError):
         raise InputError(f"{path}: not a record of a decoding; decode the set again") from None
     return record
