@@ -192,9 +192,9 @@ def check_best(run: Path, resumed: Mapping[str, Any]) -> None:
     if not any(map(math.isfinite, resumed.get("dev_errors", ()))):
         return
     try:
-        read(run / BEST)
-        return
-    except FileNotFoundError:
+        if is_there(run / BEST):
+            read(run / BEST)
+            return
         why = f"{run / BEST}: missing"
     except DamagedError as error:
         why = str(error)
