@@ -17,8 +17,8 @@ CONFIG = "config.yaml"
 COMBINATION = "networks.json"  # of runs that average the networks of others
 HISTORY = "history.jsonl"
 HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each of its lines
-HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs, which no file can hold
 ERRORS = ("train_error", "dev_error")  # of its lines: null where the criterion counts no errors
+HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs, which no file can hold
 
 
 def check_is_run(directory: Path) -> None:
