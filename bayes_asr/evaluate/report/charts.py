@@ -5,33 +5,31 @@ SVG that follow the reader's screen, and the file's by `figures`, in matplotlib.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there
-from bayes_asr.config.merge import load
-from bayes_asr.evaluate.report.runs import NOTHING, Key, ReportedSystem, Run
+from bayes_asr.evaluate.report.runs import NOTHING, Key, ReportedSystem
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import pool
 from bayes_asr.evaluate.score.statistics import beta_of_runs
-from bayes_asr.kaldi_io.side_files import HISTORY, take
-from bayes_asr.tasks.task import FRAMES, Measure, task_of
 
 MOST_TICKS = 5
 
 
 class Axis(NamedTuple):
-    """A scale, from its first tick to its last."""
+    """A scale, from its first tick to its last; of a logarithmic one all ticks are above 0."""
 
     ticks: Sequence[float]
+    is_logarithmic: bool = False
 
     def place(self, value: float) -> float:
         """The place of a value on the axis, in per cent of its length."""
         low, high = self.ticks[0], self.ticks[-1]
+        if self.is_logarithmic:
+            low, high, value = map(math.log, (low, high, value))
         return round(100 * (value - low) / (high - low), 2)
 
 
@@ -64,41 +62,6 @@ class Part(NamedTuple):
     number: int
     share: float
     width: float
-
-
-class Curve(NamedTuple):
-    """A measure of a system by epoch [E], the mean over seeds, on each part of the data."""
-
-    name: str
-    values: Mapping[str, np.ndarray]
-    alt: str
-
-
-class CurveChart(NamedTuple):
-    """Curves of one measure on one pair of axes; shares are in per cent."""
-
-    measure: Measure
-    axis: Axis
-    curves: Sequence[Curve]
-
-    @property
-    def title(self) -> str:
-        """The measure and its unit."""
-        return f"{self.measure.name.capitalize()}{' in per cent' * self.measure.is_share}"
-
-    @property
-    def epochs(self) -> int:
-        """The epochs of the longest curve."""
-        return max(len(curve.values["dev"]) for curve in self.curves)
-
-    def points(self, curve: Curve, part: str) -> str:
-        """A curve as points of SVG, in a box of 100 by 100."""
-        steps = max(self.epochs - 1, 1)
-        return " ".join(
-            # SVG counts y downwards, so a place is taken from 100.
-            f"{100 * i / steps:.2f},{100 - self.axis.place(value):.2f}"
-            for i, value in enumerate(curve.values[part])
-        )
 
 
 class ConfusionChart(NamedTuple):
@@ -182,18 +145,28 @@ def _make_row(name: str, counts: Sequence[ErrorCounts]) -> Row:
 def _chart_rates(label: str, rows: Sequence[Row]) -> RateChart:
     values = [x for row in rows for x in (row.low, row.high, *row.seeds)]
     alts = (f"{row.name} {row.rate:.2f} % (95 % {row.low:.2f} to {row.high:.2f})" for row in rows)
-    return RateChart(label, _scale(min(values), max(values)), rows, f"{'; '.join(alts)}.")
+    return RateChart(label, make_scale(min(values), max(values)), rows, f"{'; '.join(alts)}.")
 
 
-def _scale(low: float, high: float) -> Axis:
-    """A few round numbers that hold all values between them."""
+def make_scale(low: float, high: float, least: float = 0.1) -> Axis:
+    """A few round numbers that hold all values between them; least: the smallest range."""
     # Four steps make five ticks; the least range keeps equal values from a step of 0.
-    rough = max(high - low, 0.1) / (MOST_TICKS - 1)
+    rough = max(high - low, least) / (MOST_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     # Steps are 1, 2 or 5 times a power of ten.
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
     lowest, highest = math.floor(low / step), math.ceil(high / step)
-    return Axis([round(step * i, 10) for i in range(lowest, max(highest, lowest + 1) + 1)])
+    # Nine digits leave out what binary fractions add to a decimal one.
+    return Axis([float(f"{step * i:.9g}") for i in range(lowest, max(highest, lowest + 1) + 1)])
+
+
+def make_logarithmic_scale(low: float, high: float) -> Axis:
+    """A few powers of ten that hold all values, which are above 0, between them."""
+    lowest, highest = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    # Ticks are equally far from each other, so the last may lie above the next power.
+    step = max(1, math.ceil((highest - lowest) / (MOST_TICKS - 1)))
+    last = max(highest, lowest + 1) + step
+    return Axis([10.0**power for power in range(lowest, last, step)], is_logarithmic=True)
 
 
 def divide_errors(systems: Sequence[ReportedSystem], key: Key) -> list[tuple[str, list[Part]]]:
@@ -214,53 +187,6 @@ def divide_errors(systems: Sequence[ReportedSystem], key: Key) -> list[tuple[str
     ]
 
 
-def chart_curves(systems: Sequence[ReportedSystem]) -> list[CurveChart]:
-    """The measures of trainings by epoch, a chart for each measure, of systems with a history."""
-    by_measure: dict[Measure, list[Curve]] = {}
-    for system in systems:
-        # Seeds may end early, and the mean needs a value of each.
-        epochs = min(len(run.history) for run in system.runs)
-        if epochs:
-            measure = _find_measure(system)
-            by_measure.setdefault(measure, []).append(_average_curve(system, measure, epochs))
-    charts = []
-    for measure, curves in by_measure.items():
-        values = np.concatenate([part for curve in curves for part in curve.values.values()])
-        axis = _scale(float(values.min()), float(values.max()))
-        charts.append(CurveChart(measure, axis, curves))
-    return charts
-
-
-def _average_curve(system: ReportedSystem, measure: Measure, epochs: int) -> Curve:
-    """The mean over seeds of the first epochs."""
-    values = {
-        part: (100 if measure.is_share else 1)
-        * np.mean([_list_values(run, f"{part}_{measure.of}")[:epochs] for run in system.runs], 0)
-        for part in measure.parts
-    }
-    return Curve(system.name, values, _describe_curve(system.name, measure, values["dev"]))
-
-
-def _describe_curve(name: str, measure: Measure, dev: np.ndarray) -> str:
-    best = int(dev.argmin())
-    begin, end, lowest = (
-        f"{value:.1f} %" if measure.is_share else f"{value:.3f}"
-        for value in (dev[0], dev[-1], dev[best])
-    )
-    return (
-        f"{name}: dev {measure.name} {begin} after epoch 1, {end} after epoch {len(dev)},"
-        f" lowest {lowest} after epoch {best + 1}."
-    )
-
-
-def _list_values(run: Run, key: str) -> list[float]:
-    """A measure of a run by epoch, out of its history."""
-    try:
-        return [take(entry, key, "a number") for entry in run.history]
-    except InputError as error:
-        raise InputError(f"{run.path / HISTORY}: {error}") from None
-
-
 def chart_confusions(table: pd.DataFrame) -> ConfusionChart:
     """The table of `details.count_confusions` as a chart."""
     return ConfusionChart(list(table.columns), table.to_numpy())
@@ -272,12 +198,3 @@ def _describe_pair(ref: str, hyp: str, number: int) -> str:
     if hyp == NOTHING:
         return f"{ref} deleted: {number}"
     return f"{ref} recognised as {hyp}: {number}"
-
-
-def _find_measure(system: ReportedSystem) -> Measure:
-    """The measure of the trainings of a system: of frames, where no configuration is there."""
-    file = system.runs[0].path / "config.yaml"
-    try:
-        return task_of(load([file])).measure if is_there(file) else FRAMES
-    except InputError:  # which the table of configurations says
-        return FRAMES

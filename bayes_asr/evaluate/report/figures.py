@@ -11,10 +11,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from bayes_asr.base.errors import printable
 from bayes_asr.base.files import replacing
-from bayes_asr.evaluate.report.charts import ConfusionChart, CurveChart, RateChart, Row
+from bayes_asr.evaluate.report.charts import ConfusionChart, RateChart, Row
+from bayes_asr.evaluate.report.curves import CurveChart, Panel
 
 BLUE = "#4477aa"
 LEAST_WIDTH = 3  # bars that a figure has room for, so that a single one is no block
@@ -69,45 +71,50 @@ def _draw_interval(axes: Axes, x: int, row: Row) -> float:
     return max(row.high, *row.seeds, row.rate)
 
 
-def draw_learning_curves(charts: Sequence[CurveChart]) -> Figure:
-    """A row of panels for each measure, less those that it lacks; the legend names all systems."""
+def draw_curves(charts: Sequence[CurveChart]) -> Figure:
+    """A row of panels for each chart, less those that it lacks; the legend names all systems."""
     height = sum(3.6 + 0.12 * len(chart.curves) for chart in charts)
-    columns = [part for part in ("train", "dev") if any(part in c.measure.parts for c in charts)]
+    fullest = max((chart.panels for chart in charts), key=len)
+    columns = [panel.title for panel in fullest]
     figure = Figure(figsize=(1 + 4 * len(columns), height), layout="constrained")
-    rows = figure.subplots(len(charts), len(columns), sharey="row", squeeze=False)
-    start = 0
+    rows = figure.subplots(len(charts), len(columns), squeeze=False)
+    lines: dict[str, Line2D] = {}
     for row, chart in zip(rows, charts, strict=True):
         panels = dict(zip(columns, row, strict=True))
-        for lacking in panels.keys() - set(chart.measure.parts):
+        for lacking in panels.keys() - {panel.title for panel in chart.panels}:
             panels.pop(lacking).remove()
-        for part, axes in panels.items():
-            _draw_curves(axes, chart, part, start)
-        leftmost = next(iter(panels.values()))
-        leftmost.set_ylabel(f"{chart.measure.name}{' / %' * chart.measure.is_share}")
-        leftmost.tick_params(labelleft=True)
-        # One legend serves all rows, so styles go on from row to row.
-        start += len(chart.curves)
-    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+        for panel in chart.panels:
+            lines |= _draw_panel(panels[panel.title], chart, panel)
+        panels[chart.panels[0].title].set_ylabel(chart.label)
+    figure.legend(
+        lines.values(), lines.keys(), loc="outside right upper", fontsize=8, frameon=False
+    )
     return figure
 
 
-def _draw_curves(axes: Axes, chart: CurveChart, part: str, start: int) -> None:
-    """Draw the curves of one part of the data, in styles from number `start` on."""
-    for i, curve in enumerate(chart.curves, start):
-        values = curve.values[part]
-        # Ten colours and three line styles tell thirty systems apart.
-        axes.plot(
-            range(1, len(values) + 1),
-            values,
-            label=curve.name if part == "dev" else None,
-            linewidth=1.4,
-            color=f"C{i % 10}",
-            linestyle=("-", "--", ":")[i // 10 % 3],
-        )
-    axes.set_title("training data" if part == "train" else part, fontsize=10)
+def _draw_panel(axes: Axes, chart: CurveChart, panel: Panel) -> dict[str, Line2D]:
+    """Draw the curves of one panel; returns the lines by system."""
+    lines = {}
+    for curve in chart.curves:
+        if panel.key in curve.values:
+            values = curve.values[panel.key]
+            # Ten colours and three line styles tell thirty systems apart.
+            (lines[curve.name],) = axes.plot(
+                range(1, len(values) + 1),
+                values,
+                linewidth=1.4,
+                marker="o" if len(values) == 1 else "",
+                color=f"C{curve.style % 10}",
+                linestyle=("-", "--", ":")[curve.style // 10 % 3],
+            )
+    axes.set_yscale("log" if panel.axis.is_logarithmic else "linear")
+    axes.set_yticks(panel.axis.ticks, [f"{tick:g}" for tick in panel.axis.ticks])
+    axes.set_ylim(panel.axis.ticks[0], panel.axis.ticks[-1])
+    axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel("epoch")
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
+    return lines
 
 
 def draw_confusions(chart: ConfusionChart, title: str) -> Figure:

@@ -11,15 +11,14 @@ import pandas as pd
 from bayes_asr.base.errors import printable
 from bayes_asr.base.files import replacing
 from bayes_asr.evaluate.report.charts import (
-    CurveChart,
     chart_confusions,
-    chart_curves,
     chart_keys,
     chart_speakers,
     chart_systems,
     divide_errors,
 )
 from bayes_asr.evaluate.report.configurations import tabulate_configurations
+from bayes_asr.evaluate.report.curves import CurveChart, chart_course, chart_curves
 from bayes_asr.evaluate.report.details import (
     count_confusions,
     find_wrong,
@@ -106,11 +105,12 @@ def write_report(
         for key, name in zip(keys, name_files(keys), strict=True)
     }
     errors = _list_errors(systems, keys[0], out / "errors")
-    curves = chart_curves(systems)
+    curves, course = chart_curves(systems), chart_course(systems)
     several = any(len(system.runs) > 1 for system in systems)
     has_figures = find_spec("matplotlib") is not None
     if has_figures:
-        _write_figures(sections, curves, errors, out / "figures")
+        pictures = {"learning_curves": curves, "training": [course] if course else []}
+        _write_figures(sections, pictures, errors, out / "figures")
     page = render(
         "report.html",
         **_describe_systems(systems, [key for key in keys if key[1] in alike]),
@@ -125,6 +125,7 @@ def write_report(
         results=list_rows(results[results["rate"].str.split(n=1).str[1].isin(alike)]),
         sections=[s for key, s in zip(keys, sections.values(), strict=True) if key[1] in alike],
         curves=curves,
+        course=course,
         errors=list(errors.values()),
         sounds=_write_sounds(sound, errors.values(), out) if sound else {},
     )
@@ -304,17 +305,18 @@ def _tabulate_runs(systems: Sequence[ReportedSystem]) -> pd.DataFrame:
 
 def _write_figures(
     sections: Mapping[str, dict[str, Any]],
-    curves: Sequence[CurveChart],
+    curves: Mapping[str, Sequence[CurveChart]],
     errors: Mapping[str, dict[str, Any]],
     out: Path,
 ) -> None:
-    """Draw the charts of the page once more, as files for papers."""
-    from bayes_asr.evaluate.report.figures import draw_bars, draw_confusions, draw_learning_curves
+    """Draw the charts of the page once more, as files for papers; curves: by a file's name."""
+    from bayes_asr.evaluate.report.figures import draw_bars, draw_confusions, draw_curves
 
     for name, section in sections.items():
         _save_figure(draw_bars(section["rates"]), out / f"bars_{name}")
-    if curves:
-        _save_figure(draw_learning_curves(curves), out / "learning_curves")
+    for name, charts in curves.items():
+        if charts:
+            _save_figure(draw_curves(charts), out / name)
     for name, system in errors.items():
         if system["matrix"]:
             figure = draw_confusions(system["matrix"], system["title"])

@@ -12,12 +12,13 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from bayes_asr.config.merge import load
-from bayes_asr.evaluate.report.charts import chart_confusions, chart_curves, chart_systems
+from bayes_asr.evaluate.report.charts import chart_confusions, chart_systems
+from bayes_asr.evaluate.report.curves import chart_course, chart_curves
 from bayes_asr.evaluate.report.details import count_confusions
 from bayes_asr.evaluate.report.figures import (
     draw_bars,
     draw_confusions,
-    draw_learning_curves,
+    draw_curves,
     save_attention,
 )
 from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
@@ -77,7 +78,7 @@ def test_bars_are_means_and_intervals(twelve: list[ReportedSystem]) -> None:
 
 
 def test_learning_curves_are_means_over_seeds(twelve: list[ReportedSystem]) -> None:
-    figure = draw_learning_curves(chart_curves(twelve))
+    figure = draw_curves(chart_curves(twelve))
     train, dev = figure.axes
     errors = [[h["dev_error"] for h in run.history] for run in twelve[0].runs]
     assert dev.lines[0].get_ydata() == pytest.approx(100 * np.mean(errors, axis=0))
@@ -95,7 +96,7 @@ def test_each_measure_has_panels_of_its_own(tmp_path: Path) -> None:
     make_run(tmp_path / "a")
     run = make_run(tmp_path / "b")
     load([], ["train.criterion=mpe", "data.train.lattices=[x]"]).save(run / "config.yaml")
-    figure = draw_learning_curves(chart_curves(find_systems([tmp_path])))
+    figure = draw_curves(chart_curves(find_systems([tmp_path])))
     labels = [axes.get_ylabel() for axes in figure.axes]
     assert labels == ["frame error / %", "", "loss", ""]
     history = find_systems([run])[0].runs[0].history
@@ -109,18 +110,31 @@ def test_what_a_decoder_is_told_stands_beside_nothing_that_it_writes(tmp_path: P
     run = make_run(tmp_path / "a")
     load([], ["data.sequences=text"]).save(run / "config.yaml")
     systems = find_systems([tmp_path])
-    figure = draw_learning_curves(chart_curves(systems))
+    figure = draw_curves(chart_curves(systems))
     (dev,) = figure.axes
     assert (dev.get_title(), dev.get_ylabel()) == ("dev", "error of labels / %")
     errors = [100 * entry["dev_error"] for entry in systems[0].runs[0].history]
     assert dev.lines[0].get_ydata() == pytest.approx(errors)
     (chart,) = chart_curves(systems)
-    assert list(chart.measure.parts) == list(chart.curves[0].values) == ["dev"]
+    assert [panel.key for panel in chart.panels] == list(chart.curves[0].values) == ["dev_error"]
 
 
 def test_no_curves_without_a_history(tmp_path: Path) -> None:
     (make_run(tmp_path) / "history.jsonl").unlink()
     assert not chart_curves(find_systems([tmp_path]))
+    assert chart_course(find_systems([tmp_path])) is None
+
+
+def test_figures_have_the_values_and_scales_of_the_course(twelve: list[ReportedSystem]) -> None:
+    chart = chart_course(twelve)
+    assert chart
+    rate, norm, seconds = draw_curves([chart]).axes
+    for axes, key in ((rate, "learning_rate"), (norm, "gradient_norm"), (seconds, "seconds")):
+        for line, system in zip(axes.lines, twelve, strict=True):
+            by_run = [[entry[key] for entry in run.history] for run in system.runs]
+            assert line.get_ydata() == pytest.approx(np.mean(by_run, axis=0))
+    assert norm.get_ylim()[0] == 0
+    assert norm.get_ylim()[1] == chart.panels[1].axis.ticks[-1]
 
 
 def test_matrix_shows_shares_of_rows() -> None:

@@ -46,7 +46,7 @@ def test_page_stands_alone(out: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     run_report(out, "--out", tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert not re.findall(r"src=|href=|url\(|@import|https?:", page)
-    assert page.count("<figure>") == 1 + 2 + 2 + 3  # curves, rates, kinds of errors, confusions
+    assert page.count("<figure>") == 2 + 2 + 2 + 3  # curves, rates, kinds of errors, confusions
     assert "li &amp; &lt;bru&gt;" in page
     assert "<bru>" not in page
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")}
@@ -56,7 +56,11 @@ def test_page_stands_alone(out: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         "speakers_test_strict.md",
         "errors/gru_test_strict.txt",
     } < files
-    assert {"figures/bars_test_strict.png", "figures/learning_curves.svg"} < files
+    assert {
+        "figures/bars_test_strict.png",
+        "figures/learning_curves.svg",
+        "figures/training.svg",
+    } < files
     last = capsys.readouterr().out.splitlines()[-6:]
     assert [line.split()[0] for line in last[:2]] == ["gru", "li"]
 
@@ -69,7 +73,7 @@ def test_page_without_matplotlib(
     monkeypatch.setattr("bayes_asr.evaluate.report.page.find_spec", lambda name: None)
     run_report(out, "--out", tmp_path)
     assert "no figure files: matplotlib is not installed" in capsys.readouterr().out
-    assert (tmp_path / "report.html").read_text().count("<figure>") == 8
+    assert (tmp_path / "report.html").read_text().count("<figure>") == 9
     assert not (tmp_path / "figures").exists()
 
 
@@ -391,7 +395,7 @@ def test_names_of_score_files_stay_below_out(tmp_path: Path, convention: str) ->
     out = tmp_path / "deep" / "er" / "out"
     run_report(run, "--out", out)
     written = {path for path in tmp_path.rglob("*") if path.is_file()} - before
-    assert len(written) == 3 + 2 + 1 + 2 + 4 + 2  # page, tables, speakers, errors, figures
+    assert len(written) == 3 + 2 + 1 + 2 + 6 + 2  # page, tables, speakers, errors, figures
     assert all(path.is_relative_to(out) for path in written)
 
 
