@@ -4,7 +4,6 @@ Both pictures of a chart are drawn from its value: the page's by `templates/part
 SVG that follow the reader's screen, and the file's by `figures`, in matplotlib.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,25 +11,10 @@ import numpy as np
 import pandas as pd
 
 from bayes_asr.evaluate.report.runs import NOTHING, Key, ReportedSystem
+from bayes_asr.evaluate.report.scales import Axis, make_scale
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import pool
 from bayes_asr.evaluate.score.statistics import beta_of_runs
-
-MOST_TICKS = 5
-
-
-class Axis(NamedTuple):
-    """A scale, from its first tick to its last; of a logarithmic one all ticks are above 0."""
-
-    ticks: Sequence[float]
-    is_logarithmic: bool = False
-
-    def place(self, value: float) -> float:
-        """The place of a value on the axis, in per cent of its length."""
-        low, high = self.ticks[0], self.ticks[-1]
-        if self.is_logarithmic:
-            low, high, value = map(math.log, (low, high, value))
-        return round(100 * (value - low) / (high - low), 2)
 
 
 class Row(NamedTuple):
@@ -146,27 +130,6 @@ def _chart_rates(label: str, rows: Sequence[Row]) -> RateChart:
     values = [x for row in rows for x in (row.low, row.high, *row.seeds)]
     alts = (f"{row.name} {row.rate:.2f} % (95 % {row.low:.2f} to {row.high:.2f})" for row in rows)
     return RateChart(label, make_scale(min(values), max(values)), rows, f"{'; '.join(alts)}.")
-
-
-def make_scale(low: float, high: float, least: float = 0.1) -> Axis:
-    """A few round numbers that hold all values between them; least: the smallest range."""
-    # Four steps make five ticks; the least range keeps equal values from a step of 0.
-    rough = max(high - low, least) / (MOST_TICKS - 1)
-    power = 10.0 ** math.floor(math.log10(rough))
-    # Steps are 1, 2 or 5 times a power of ten.
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough)
-    lowest, highest = math.floor(low / step), math.ceil(high / step)
-    # Nine digits leave out what binary fractions add to a decimal one.
-    return Axis([float(f"{step * i:.9g}") for i in range(lowest, max(highest, lowest + 1) + 1)])
-
-
-def make_logarithmic_scale(low: float, high: float) -> Axis:
-    """A few powers of ten that hold all values, which are above 0, between them."""
-    lowest, highest = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    # Ticks are equally far from each other, so the last may lie above the next power.
-    step = max(1, math.ceil((highest - lowest) / (MOST_TICKS - 1)))
-    last = max(highest, lowest + 1) + step
-    return Axis([10.0**power for power in range(lowest, last, step)], is_logarithmic=True)
 
 
 def divide_errors(systems: Sequence[ReportedSystem], key: Key) -> list[tuple[str, list[Part]]]:

@@ -12,8 +12,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.base.progress import format_seconds
 from bayes_asr.config.merge import load
-from bayes_asr.evaluate.report.charts import Axis, make_logarithmic_scale, make_scale
 from bayes_asr.evaluate.report.runs import ReportedSystem, Run
+from bayes_asr.evaluate.report.scales import Axis, make_logarithmic_scale, make_scale
 from bayes_asr.kaldi_io.side_files import HISTORY, KINDS, take
 from bayes_asr.tasks.task import FRAMES, Measure, task_of
 

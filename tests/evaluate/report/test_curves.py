@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bayes_asr.config.merge import load
-from bayes_asr.evaluate.report.charts import make_logarithmic_scale
 from bayes_asr.evaluate.report.curves import CurveChart, chart_course, chart_curves
 from bayes_asr.evaluate.report.runs import find_systems
+from bayes_asr.evaluate.report.scales import make_logarithmic_scale
 from tests.support.report_runs import make_run, read_page, run_report
 
 KEYS = ["learning_rate", "gradient_norm", "seconds"]
