@@ -5,7 +5,6 @@ from pathlib import Path
 
 from bayes_asr.config.explain import explain
 from bayes_asr.config.merge import load
-from bayes_asr.config.schema import as_yaml
 from bayes_asr.tasks.task import task_of
 
 
@@ -27,4 +26,4 @@ def run(args: argparse.Namespace) -> None:
     if args.explain is not None:
         print(explain(args.explain))
     else:
-        print(as_yaml(task_of(load(args.config, args.set)).config).rstrip())
+        print(task_of(load(args.config, args.set)).config.yaml.rstrip())

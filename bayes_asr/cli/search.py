@@ -12,7 +12,6 @@ from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, positive, processes, real, seed
 from bayes_asr.config.merge import load
-from bayes_asr.config.schema import as_yaml
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.start import train
 from bayes_asr.train.trials.search_runs import Outcome, SearchPlan, Trial, search
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     # Without rungs all trials train to the end: a ladder of one.
     rungs = tuple(args.rungs or [base.train.epochs])
     about = {
-        "configuration": as_yaml(base),
+        "configuration": base.yaml,
         "space": {name: repr(values) for name, values in space.items()},
         "seed": None if args.grid else args.seed,
         "rungs": list(rungs),

@@ -1,5 +1,6 @@
 """YAML as plain values that remember where they were written."""
 
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,18 @@ class Located:
 def compose(path: Path) -> yaml.Node | None:
     """The YAML nodes of a file, with their lines; None if it is empty."""
     try:
-        return yaml.compose(read_text(path, LONGEST_FILE), Loader=_Loader)
+        return _compose(read_text(path, LONGEST_FILE))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         raise InputError(f"{where}: not YAML: {describe_problem(error)}") from None
+
+
+@functools.lru_cache(maxsize=100)
+def _compose(text: str) -> yaml.Node | None:
+    """The nodes of a text, which nobody changes: a verb reads the file of its run several times."""
+    node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+    return node
 
 
 def parse(text: str) -> Any:
@@ -40,11 +48,15 @@ def parse(text: str) -> Any:
 
 def locate_values(node: yaml.Node, path: Path) -> Any:
     """Nested dicts whose leaves remember their line; a repeated key is an error."""
+    # The loader has no text: it makes the values of nodes that were read before.
+    return _locate(node, path, _Loader(""))
+
+
+def _locate(node: yaml.Node, path: Path, loader: "_Loader") -> Any:
     where = f"{path}, line {node.start_mark.line + 1}"
     if not isinstance(node, yaml.MappingNode):
         try:
-            # The loader has no text: it makes the value of a node that was read before.
-            return Located(_Loader("").construct_object(node, deep=True), where, path)
+            return Located(loader.construct_object(node, deep=True), where, path)
         except (yaml.YAMLError, ValueError) as error:  # such as a date that does not exist
             raise InputError(f"{where}: not a value: {describe_problem(error)}") from None
     values: dict[str, Any] = {}
@@ -54,7 +66,7 @@ def locate_values(node: yaml.Node, path: Path) -> Any:
             raise InputError(f"{line}: a key is a word")
         if key.value in values:
             raise InputError(f"{line}: {key.value} is there a second time")
-        values[key.value] = locate_values(value, path)
+        values[key.value] = _locate(value, path, loader)
     return values
 
 

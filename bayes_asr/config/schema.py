@@ -5,6 +5,7 @@ sections, conf/base.yaml describes one of them, called NAME, which says what the
 """
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,9 +76,14 @@ class Config:
                 " layers of one unit can be grown one by one; leave model.stack out"
             )
 
+    @functools.cached_property
+    def yaml(self) -> str:
+        """Every key that a run depends on, and its value, as YAML."""
+        return yaml.safe_dump(_plain(self), sort_keys=False, allow_unicode=True)
+
     def save(self, path: Path) -> None:
         """Write it as YAML that `load` reads back; one that says so already stays."""
-        text = as_yaml(self)
+        text = self.yaml
         # A file that stays keeps its time, by which make and stamps judge it.
         if path.exists() and path.read_bytes() == text.encode():
             return
@@ -100,11 +106,6 @@ def _check_names(data: DataConfig, kind: str, names: Sequence[str]) -> None:
                         f"data.{key}.{form}.{name} is not in data.train.{kind}"
                         f"{nearest(name, names)}"
                     )
-
-
-def as_yaml(config: Config) -> str:
-    """Every key that a run depends on, and its value, as YAML."""
-    return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True)
 
 
 def section_of(hint: Any) -> type | None:

@@ -17,7 +17,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.processes.signals import note_signals
 from bayes_asr.config.catalogue import ON_DEMAND, find
-from bayes_asr.config.schema import Config, as_yaml
+from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.fingerprints import check_same, hash_further_labels, hash_stream
 from bayes_asr.data.corpus.index import Index, open_index
@@ -226,7 +226,7 @@ def _build_state(
         classes=sets.train.targets[heads[0]].names,
     )
     origin = {
-        "config": as_yaml(config),
+        "config": config.yaml,
         "versions": versions,
         "inputs": inputs,
         "begun_from": initialization.hashes,

@@ -15,7 +15,6 @@ from bayes_asr.base.jobs import JOB, run_array
 from bayes_asr.base.lock import alone_in
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
-from bayes_asr.config.schema import as_yaml
 from bayes_asr.decode.forward import batches
 from tests.support.kaldi_jobs import CMD, Jobs, find_script, write_run
 from tests.support.places import CONF, ROOT
@@ -243,7 +242,7 @@ def test_shards_of_other_archives_elsewhere_are_not_used(
         archive, value = tmp_path / "moved" / "dev" / "feats.ark", str(tmp_path / "moved")
         value = f"['{corpus / 'data'}={value}']"
     config = load([tmp_path / "run" / "config.yaml"], [f"{key}={value}"])
-    (tmp_path / "run" / "config.yaml").write_text(as_yaml(config))
+    (tmp_path / "run" / "config.yaml").write_text(config.yaml)
     on = "--on=dev" if key == "data.moved" else "--on=train"
     given = ("forward", str(tmp_path / "run"), on, f"--cmd={CMD}", "--nj=2")
     jobs.lost = {1}
