@@ -19,7 +19,7 @@ from bayes_asr.base.progress import follow
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, state_of
 from bayes_asr.decode.lattices.mbr import build_arc_table
 from bayes_asr.decode.lattices.paths import Weights, weigh
-from bayes_asr.decode.lattices.rescore import iter_word_lattices
+from bayes_asr.decode.lattices.rescore import count_decoded, iter_word_lattices
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
 
 NO_WORD = 0
@@ -177,8 +177,9 @@ def open_index(
     """
 
     def read() -> KeywordIndex:
-        archives = follow(iter_word_lattices(lattices), f"{decode_dir}: index")
-        return index_lattices(archives, weights, nj)
+        what, total = f"{decode_dir}: index", count_decoded(lattices)
+        shown = follow(iter_word_lattices(lattices), what, total=total)
+        return index_lattices(shown, weights, nj)
 
     def make(_: Path) -> Arrays:
         index = read()

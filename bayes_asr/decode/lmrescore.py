@@ -16,7 +16,7 @@ from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
 from bayes_asr.decode.graph.ngram import Ngram, read_arpa
 from bayes_asr.decode.graph.transducers import END, START
-from bayes_asr.decode.lattices.rescore import iter_word_lattices
+from bayes_asr.decode.lattices.rescore import count_decoded, iter_word_lattices
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
 from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.text import WordSymbols
@@ -136,7 +136,8 @@ def replace_lm_in(
     """
     replace = partial(_replace_by_files, words, old, new)
     changed = map_utterances(replace, iter_word_lattices(lattices), nj)
-    count = write_lattices(follow(changed, "lmrescore"), out / "lat.1.gz")
+    shown = follow(changed, "lmrescore", total=count_decoded(lattices))
+    count = write_lattices(shown, out / "lat.1.gz")
     if not count:
         raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice; decode anew")
     return count

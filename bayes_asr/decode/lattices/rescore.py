@@ -14,7 +14,7 @@ from bayes_asr.decode.lattices.mbr import MbrHypothesis, TimedWord, decode_mbr
 from bayes_asr.decode.lattices.paths import Weights, best_paths, sweep_words
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
-from bayes_asr.kaldi_io.text import WordSymbols, write_mapping, write_text
+from bayes_asr.kaldi_io.text import WordSymbols, read_text, write_mapping, write_text
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def rescore_lattices(
     """
     symbols = WordSymbols(words)
     rescored = map_utterances(partial(rescore_lattice, options), iter_word_lattices(lattices), nj)
-    results = list(follow(rescored, "rescore"))
+    results = list(follow(rescored, "rescore", total=count_decoded(lattices)))
     if not results:
         raise InputError(f"{', '.join(map(str, lattices))}: hold no lattice; decode anew")
     # All lattices are read before anything is written: a bad one leaves the folder as it is.
@@ -79,6 +79,20 @@ def iter_word_lattices(lattices: Iterable[Path]) -> Iterator[tuple[str, CompactL
                     " wider beam"
                 )
             yield utt, lattice
+
+
+def count_decoded(lattices: Iterable[Path]) -> int | None:
+    """The number of lattices by the costs.txt beside them, which `decode` writes; None without one.
+
+    For progress alone: the folder may hold more archives than these.
+    """
+    folders = {Path(path).parent for path in lattices}
+    try:
+        costs = [row for at in folders for row in read_text(at / "costs.txt").values()]
+    except (OSError, InputError):
+        return None
+    # An utterance without a path has infinite costs, and no lattice.
+    return sum("inf" not in row for row in costs)
 
 
 def rescore_lattice(
@@ -133,7 +147,7 @@ def write_ctm_at(
     """
     symbols = WordSymbols(words)
     timed = map_utterances(partial(time_words, weights), iter_word_lattices(lattices), nj)
-    shown = follow(timed, path.name)
+    shown = follow(timed, path.name, total=count_decoded(lattices))
     write_ctm(shown, symbols, path, frame_shift, places)
 
 

@@ -9,14 +9,20 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from bayes_asr.base import progress
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.decoding_keys import KALDI_DEFAULTS, UNLIMITED, SearchOptions
+from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
+from bayes_asr.decode.keywords import open_index
 from bayes_asr.decode.lattices.paths import pair_weights
+from bayes_asr.decode.lattices.rescore import RescoreOptions, rescore_lattices, write_ctm_at
+from bayes_asr.decode.lmrescore import replace_lm_in
 from bayes_asr.decode.search import embedded_decoder
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
@@ -96,6 +102,41 @@ def test_archive_with_an_index_beside_it_has_a_length(tmp_path: Path) -> None:
     assert [count_listed(name) for name in (str(ark), f"ark:{ark}", str(scp))] == [3, 3, 3]
     scp.unlink()
     assert count_listed(str(ark)) is None
+
+
+class Watched(progress.Progress):
+    """Progress that remembers its total and what was done at the end."""
+
+    seen: ClassVar[list[tuple[int | None, int]]] = []
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.seen.append((self.total, self.done))
+
+
+def test_readers_of_lattices_know_how_many_there_are(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the costs beside them, where an utterance without a path has none."""
+    items = {name: loglikes(5, seed) for seed, name in enumerate("abc")}
+    decode(graph, {**items, "short": loglikes(1)})
+    out, words, arpa = graph.parent / "out", graph / "words.txt", tmp_path / "lm.arpa"
+    lattices = [out / "lat.1.gz"]
+    write_arpa(estimate_witten_bell([["yes", "no"]], 1, ["yes", "no"]), arpa)
+
+    def read_all() -> list[tuple[int | None, int]]:
+        monkeypatch.setattr(Watched, "seen", [])
+        rescore_lattices(lattices, words, tmp_path / "rescored", RescoreOptions(((1.0, 0.0),)))
+        write_ctm_at((1.0, 0.0), lattices, words, tmp_path / "ctm")
+        replace_lm_in(lattices, words, arpa, arpa, tmp_path / "lm")
+        open_index(tmp_path, lattices, (1.0, 0.0))
+        (tmp_path / "keywords.npz").unlink()
+        return Watched.seen
+
+    monkeypatch.setattr(progress, "Progress", Watched)
+    assert read_all() == [(3, 3)] * 4
+    (out / "costs.txt").unlink()
+    assert read_all() == [(None, 3)] * 4
 
 
 def test_partial_words_are_counted_and_named(graph: Path, caplog: pytest.LogCaptureFixture) -> None:
