@@ -89,6 +89,7 @@ def assert_no_error_is_told(run: Path, capsys: pytest.CaptureFixture[str]) -> No
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["state"], found["judged_by"], found["dev_error"]) == ("finished", "loss", None)
     assert main(["status", str(run), f"--page={run.parent / 'page.html'}"]) == 0
+    assert (run.parent / "page.html").read_text().count("<polyline") == 2
 
 
 def test_task_of_an_unknown_verb_is_refused() -> None:

@@ -1,15 +1,17 @@
 """A page of what runs are doing, with curves by epoch, that a browser loads anew by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import replacing
 from bayes_asr.kaldi_io.side_files import read_history
 from bayes_asr.train.runs.status import RunStatus
 
-CURVES = {"train_error": "#8a5a00", "dev_error": "#2563a8"}
+COLOURS = {"train": "#8a5a00", "dev": "#2563a8"}
+MEASURES = ("error", "loss")
 WIDTH, HEIGHT = 640, 200  # of a chart, in units of SVG
 STYLE = """:root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 1rem auto; padding: 0 1rem }
@@ -41,32 +43,46 @@ def _describe_run(run: RunStatus) -> str:
 
 
 def _draw_curves(run: Path, epochs: int) -> str:
-    """Shares of errors by epoch as SVG, from 0 to the largest; empty where there are none."""
+    """A chart of the errors, unless none are counted, and one of the losses."""
     try:
-        history = read_history(run, ("epoch", *CURVES))
+        keys = [f"{part}_{measure}" for measure in MEASURES for part in COLOURS]
+        history = read_history(run, ("epoch", *keys))
     except InputError:
         return ""  # the status of the run says why
+    return "\n".join(_draw_measure(history, measure, epochs) for measure in MEASURES)
+
+
+def _draw_measure(history: Sequence[Mapping[str, Any]], measure: str, epochs: int) -> str:
+    """A measure by epoch as SVG, 0 and all values in it; empty where there are none but 0."""
     points = {
-        name: curve
-        for name in CURVES
+        part: curve
+        for part in COLOURS
         if (
-            curve := [(entry["epoch"], entry[name]) for entry in history if entry[name] is not None]
+            curve := [
+                (entry["epoch"], value)
+                for entry in history
+                if (value := entry[f"{part}_{measure}"]) is not None
+            ]
         )
     }
-    largest = max((share for curve in points.values() for _, share in curve), default=0)
-    if not largest:
+    values = [value for curve in points.values() for _, value in curve]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    low, high = min(low, 0.0), max(high, 0.0)
+    if low == high:
         return ""
     lines, names = [], []
-    for name, curve in points.items():
+    for part, curve in points.items():
         # The first epoch is at the left edge, the last one that is planned at the right.
         places = " ".join(
-            f"{WIDTH * (epoch - 1) / max(1, epochs - 1):.1f},{HEIGHT * (1 - share / largest):.1f}"
-            for epoch, share in curve
+            f"{WIDTH * (epoch - 1) / max(1, epochs - 1):.1f},"
+            f"{HEIGHT * (high - value) / (high - low):.1f}"
+            for epoch, value in curve
         )
-        lines.append(f'<polyline stroke="{CURVES[name]}" points="{places}"/>')
-        label = f"{name.replace('_', ' ')} {curve[-1][1]:.4f}"
-        names.append(f'<span style="color: {CURVES[name]}">{label}</span>')
+        lines.append(f'<polyline stroke="{COLOURS[part]}" points="{places}"/>')
+        label = f"{part} {measure} {curve[-1][1]:.4f}"
+        names.append(f'<span style="color: {COLOURS[part]}">{label}</span>')
+    bottom = f", the bottom {low:.4f}" if low else ""
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="errors by epoch">'
-        f"{''.join(lines)}</svg>\n<p>{' '.join(names)}; the top is {largest:.4f}</p>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{measure} by epoch">'
+        f"{''.join(lines)}</svg>\n<p>{' '.join(names)}; the top is {high:.4f}{bottom}</p>"
     )

@@ -69,18 +69,38 @@ def test_page_shows_curves_and_loads_itself_anew_while_a_run_is_running(
     assert f"<h2>{tmp_path}/&lt;b&gt;</h2><p>running, epoch 2 of 9, best frame error" in pages[0]
     assert "<p>finished, epoch 2 of 2, " in pages[-1]
     entries = history_of(run)
-    for name in ("train_error", "dev_error"):
-        assert f">{name.replace('_', ' ')} {entries[-1][name]:.4f}</span>" in pages[0]
+    expected = []
+    for names in (("train_error", "dev_error"), ("train_loss", "dev_loss")):
+        for name in names:
+            assert f">{name.replace('_', ' ')} {entries[-1][name]:.4f}</span>" in pages[0]
+        top = max(entry[name] for entry in entries for name in names)
+        expected += [entries[0][name] / top for name in names]
     # Of nine epochs the second is an eighth of the width from the first.
     places = re.findall(r'points="0\.0,([0-9.]+) 80\.0,[0-9.]+"', pages[0])
-    top = max(entry[name] for entry in entries for name in ("train_error", "dev_error"))
     shares = [1 - float(place) / 200 for place in places]
-    expected = [entries[0][name] / top for name in ("train_error", "dev_error")]
     np.testing.assert_allclose(shares, expected, atol=1e-3)
     (run / "history.jsonl").write_text("{")
     monkeypatch.undo()
     assert main(["status", str(run), "--page", str(page)]) == 0
     assert "history.jsonl" in page.read_text()
+
+
+def test_page_shows_losses_where_no_errors_are_counted(small_run: Path, tmp_path: Path) -> None:
+    """Also losses below 0, as of densities: 0 is on every chart."""
+    run, page = shutil.copytree(small_run, tmp_path / "run"), tmp_path / "page.html"
+    changes = [{"train_loss": 1.0, "dev_loss": 3.0}, {"train_loss": -1.0, "dev_loss": 0.0}]
+    lines = [
+        json.dumps(entry | change | {"train_error": None, "dev_error": None})
+        for entry, change in zip(history_of(run), changes, strict=True)
+    ]
+    (run / "history.jsonl").write_text("\n".join(lines) + "\n")
+    assert main(["status", str(run), "--page", str(page)]) == 0
+    # From -1 at the bottom, 200, to 3 at the top, 0, a unit is 50 high.
+    assert re.findall(r'points="([^"]*)"', page.read_text()) == [
+        "0.0,100.0 640.0,200.0",
+        "0.0,0.0 640.0,150.0",
+    ]
+    assert "the top is 3.0000, the bottom -1.0000" in page.read_text()
 
 
 @pytest.mark.slow
