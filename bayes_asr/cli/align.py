@@ -22,7 +22,7 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
-from bayes_asr.data.sound.spectrum import MAX_SKIPPED
+from bayes_asr.data.sound.recordings import MAX_SKIPPED
 from bayes_asr.decode.align.data_dir import (
     DOUBTFUL,
     AlignmentFolders,

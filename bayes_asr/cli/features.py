@@ -8,15 +8,9 @@ from typing import get_args
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import add_max_skipped, channel, whole
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
-from bayes_asr.data.sound.spectrum import (
-    MAX_SKIPPED,
-    MOST_BANDS,
-    SAMPLE_RATES,
-    WINDOWS,
-    Analysis,
-    Kind,
-    write_features,
-)
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.recordings import MAX_SKIPPED
+from bayes_asr.data.sound.spectrum import MOST_BANDS, SAMPLE_RATES, WINDOWS, Analysis, Kind
 
 TABLES = ("wav.scp", "segments", "utt2spk", "reco2file_and_channel")
 # Kaldi has 23 mel bands for MFCC and PLP; fbank of networks has 40.

@@ -17,7 +17,7 @@ from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.features.fmllr_record import describe_adapted
 from bayes_asr.data.features.front_end import FEATURES, read_analysis
 from bayes_asr.data.features.skipped import report_lacking
-from bayes_asr.data.sound.spectrum import MAX_SKIPPED
+from bayes_asr.data.sound.recordings import MAX_SKIPPED
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import write_decoding
 from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, Result, decode_one

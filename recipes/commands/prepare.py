@@ -20,7 +20,8 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import real_path
-from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.kaldi_io.text import write_mapping, write_speakers
 from bayes_asr.recipe.scripts import exit_status
 

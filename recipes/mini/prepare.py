@@ -23,7 +23,8 @@ from once import checksum, prepare_once
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import find_missing, install_command
-from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.data.targets.marks import (
     PhoneFrames,
     count_transitions,

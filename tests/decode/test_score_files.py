@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
-from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.spectrum import Analysis
 from tests.support.sounds import riff
 from tests.support.tones import command, speak
 

@@ -15,7 +15,8 @@ import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.sound.audio import resample
-from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.train.runs import checkpoint
 from tests.attacks.breakages import unprivileged

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.evaluate.score.sweeps import SetPaths
 from bayes_asr.gmm.adaptation import Adaptation

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.cli import main
-from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.data.targets.marks import find_frames, spread_states, write_alignments
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model

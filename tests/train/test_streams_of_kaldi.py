@@ -11,7 +11,8 @@ import bayes_asr
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.data.features.front_end import cmvn_statistics
-from bayes_asr.data.sound.spectrum import Analysis, write_features
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
 from bayes_asr.train.runs import checkpoint

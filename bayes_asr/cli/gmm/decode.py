@@ -7,7 +7,7 @@ from pathlib import Path
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import add_max_skipped, key, lm_weight, penalty, real
 from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps
-from bayes_asr.data.sound.spectrum import MAX_SKIPPED
+from bayes_asr.data.sound.recordings import MAX_SKIPPED
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.gmm.adaptation import Adaptation
 from bayes_asr.gmm.decoding import LM_WEIGHTS, FeatureTable, decode_data, make_job

@@ -20,7 +20,8 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.skipped import report_lacking, report_skipped
-from bayes_asr.data.sound.spectrum import FRAME_SHIFT, MAX_SKIPPED
+from bayes_asr.data.sound.recordings import MAX_SKIPPED
+from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.pronouncer import Pronouncer, align_equal
 from bayes_asr.decode.align.textgrid import TextGrids

@@ -9,7 +9,7 @@ import numpy as np
 from bayes_asr.base.files import replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import warn
-from bayes_asr.data.sound.spectrum import Recordings, list_recordings, read_utterances
+from bayes_asr.data.sound.recordings import Recordings, list_recordings, read_utterances
 
 RATE = 16000  # Hz
 FOLDER = "sounds"

@@ -20,12 +20,9 @@ from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import cmvn_statistics, read_analysis
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.sound.audio import read_audio, resample
-from bayes_asr.data.sound.spectrum import (
-    Analysis,
-    Recordings,
-    list_recordings,
-    write_features,
-)
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.recordings import Recordings, list_recordings
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix
 from bayes_asr.kaldi_io.data_dir import read_data_dir
 from tests.support.sounds import riff

@@ -1,0 +1,130 @@
+"""Feature directories: the features of the sound that a Kaldi data directory names."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import starmap
+from pathlib import Path
+
+import numpy as np
+
+from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.files import replacing, settle, together
+from bayes_asr.base.log import LOGGER
+from bayes_asr.base.progress import follow
+from bayes_asr.base.shards import Mapper
+from bayes_asr.data.features.front_end import cmvn_statistics
+from bayes_asr.data.features.skipped import check_limit
+from bayes_asr.data.sound.audio import Channel
+from bayes_asr.data.sound.recordings import (
+    MAX_SKIPPED,
+    Recordings,
+    list_recordings,
+    read_utterances,
+)
+from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.text import Segment, read_mapping
+
+Remark = tuple[str, str]  # a sound, and what was done to it
+
+
+def write_features(
+    data_dir: Path,
+    front_end: Analysis,
+    max_skipped: float = MAX_SKIPPED,
+    *,
+    channel: Channel | None = None,
+    open_pipe: OpenPipe | None = None,
+    mapper: Mapper | None = None,
+) -> None:
+    """Write feats.{ark,scp}, cmvn.{ark,scp} by speaker and frontend.json in a Kaldi data directory.
+
+    Reads wav.scp, segments where there is one, and utt2spk. Utterances of utt2spk that are not
+    there, are too short, outside their recording or of digital silence, and those of recordings
+    that wav.scp lacks get no features: they are counted and named, and why is said.
+    Sound of another rate is resampled, and of several channels the first is taken unless `segments`
+    or `channel` names another; both are announced. open_pipe: runs the commands of wav.scp, which
+    are refused without it. Raises InputError if a larger share than `max_skipped`, or all, get no
+    features, and for sound that cannot be read; what was there then stays, all of it. mapper: None
+    to compute here.
+    """
+    data_dir = Path(data_dir)
+    settle(data_dir)
+    utt2spk = read_mapping(data_dir / "utt2spk")
+    stats: dict[str, np.ndarray] = {}
+    sounds = Recordings(data_dir, front_end.sample_rate, channel, open_pipe)
+
+    def compute(
+        recording: str, segments: Sequence[Segment]
+    ) -> tuple[list[tuple[str, np.ndarray]], list[Remark]]:
+        remarks: list[Remark] = []
+        utterances = read_utterances(
+            sounds, recording, segments, lambda sound, remark: remarks.append((sound, remark))
+        )
+        return [(utt, front_end(samples)) for utt, samples in utterances], remarks
+
+    recordings = list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
+    # A function for other processes returns its remarks, as their logs are not read here.
+    computed = mapper(compute, recordings) if mapper else starmap(compute, recordings)
+
+    # Features, statistics and the analysis replace the old ones together, or not at all.
+    with together(data_dir):
+        sifted = _sift(computed, data_dir, utt2spk, stats, max_skipped)
+        matrices = follow(sifted, "features", total=len(utt2spk))
+        write_matrices(matrices, data_dir / "feats.ark", data_dir / "feats.scp")
+        write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
+        with replacing(data_dir / "frontend.json") as temporary:
+            temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
+
+
+def _sift(
+    computed: Iterable[tuple[Iterable[tuple[str, np.ndarray]], list[Remark]]],
+    data_dir: Path,
+    utt2spk: Mapping[str, str],
+    stats: dict[str, np.ndarray],
+    max_skipped: float,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the utterances that have frames, add their statistics to `stats` by speaker, and report
+    what was done to sounds and which utterances have none.
+    """
+    missing = dict.fromkeys(utt2spk)
+    remarks: list[Remark] = []
+    for matrices, new_remarks in computed:
+        remarks += new_remarks
+        for utt, matrix in matrices:
+            if utt not in utt2spk:
+                raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
+            if len(matrix):
+                missing.pop(utt, None)  # a second one is refused where it is written
+                speaker = utt2spk[utt]
+                # The statistics are sums, so those of a speaker add up by utterance.
+                stats[speaker] = stats.get(speaker, 0.0) + cmvn_statistics([matrix])
+                yield utt, matrix
+    _report_remarks(remarks)
+    _report_left(data_dir, [*missing], len(utt2spk), max_skipped)
+
+
+def _report_left(data_dir: Path, missing: list[str], total: int, limit: float) -> None:
+    """Name the utterances that get no features; InputError if they are too many, or all."""
+    if not missing:
+        return
+    message = (
+        f"{data_dir}: {len(missing)} of {total} utterances have too little sound, or none, and get"
+        f" no features: {name_some(missing)}"
+    )
+    if len(missing) == total:
+        raise InputError(f"{message}; nothing is left to write")
+    check_limit(message, len(missing), total, limit, "--max-skipped")
+    LOGGER.warning("%s", message)
+
+
+def _report_remarks(remarks: Iterable[Remark]) -> None:
+    """Say what was done, and to how many recordings."""
+    sounds: dict[str, list[str]] = {}
+    for sound, remark in remarks:
+        sounds.setdefault(remark, []).append(sound)
+    for remark, names in sounds.items():
+        further = f" (and {len(names) - 1} more)" * (len(names) > 1)
+        LOGGER.warning("%s%s: %s", names[0], further, remark)
