@@ -3,7 +3,7 @@
 # dictionary and language model with monophones, and alignments that begin with states of equal lengths. A small network
 # learns them and aligns again, a second one learns what came of it.
 # $sets are the recipe's names of train, dev and test, $oov is the word that stands for those without pronunciation.
-# $pauses, if set, is the probability of a pause between words of the graph. Where there is data/local/dict_align, it
+# $pauses, if set, is the probability of a pause between words of the graph, $dither the noise of the MFCC. Where there is data/local/dict_align, it
 # aligns text_words.
 # The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without GMMs.
 # run.sh sets the others, of which $configuration grows, and $force and $max_skipped may be empty.
@@ -19,7 +19,7 @@ align=(bayes-asr align --oov "$oov" --lang "$lang" ${max_skipped:+--max-skipped 
 configuration+=("$(recipe_file without_kaldi.yaml)")
 if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features itself
     run_stage 1 features "$out" "${folders[@]/%//segments}" "${folders[@]/%//wav.scp}" makes "${folders[@]/%//frontend.json}" -- \
-        bayes-asr features "${folders[@]}" ${max_skipped:+--max-skipped "$max_skipped"}
+        bayes-asr features "${folders[@]}" ${dither:+--dither "$dither"} ${max_skipped:+--max-skipped "$max_skipped"}
 fi
 run_stage 2 flat_train "$out" "${folders[0]}"/{"$text",feats.scp} "$lang/lexicon.txt" makes "$exp/flat_ali/ali.1.gz" -- \
     "${align[@]}" --flat --data "${folders[0]}" "${train_text[@]}" --out "$exp/flat_ali"

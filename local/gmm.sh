@@ -89,7 +89,7 @@ mfcc() {
         done
         ln -sfn "../../data/$1/text_words" "$cepstra/$1/text"
     fi
-    [[ ! -f data/$1/wav.scp ]] || exec bayes-asr features "data/$1" ${max_skipped:+--max-skipped "$max_skipped"} \
+    [[ ! -f data/$1/wav.scp ]] || exec bayes-asr features "data/$1" ${dither:+--dither "$dither"} ${max_skipped:+--max-skipped "$max_skipped"} \
         ${train_cmd:+--cmd "$train_cmd" --nj "$nj"}
 }
 
@@ -145,7 +145,7 @@ graph_of() {
         for name in "${sets[@]}"; do
             if [[ $cepstra != data || -f data/$name/wav.scp ]]; then
                 run_stage 1 "gmm_mfcc_$name" "$out" makes "$cepstra/$name"/{feats,cmvn}.scp -- \
-                    mfcc "$name" "$(data_checksum "$name")"
+                    mfcc "$name" "$(data_checksum "$name")${dither:+ dither $dither}"
             fi
         done
     fi

@@ -12,6 +12,7 @@ out=$(cd "$out" && pwd)
 # What a recipe's kaldi.sh may set otherwise: arrays hold options and arguments of Kaldi's script of that step.
 sets=(train dev test)
 oov='<UNK>' lang=(--position-dependent-phones false)
+dither='' # noise of our features, in steps of 16-bit samples: none; Kaldi's script adds noise of 1, other in each run
 mono_utterances=0 mono=() mono_ali=(steps/align_si.sh)
 tri1=(2500 15000) tri1_ali=(steps/align_si.sh)
 tri2=(2500 15000) tri2_ali=(steps/align_si.sh --use-graphs true)

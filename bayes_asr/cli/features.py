@@ -6,11 +6,18 @@ from pathlib import Path
 from typing import get_args
 
 from bayes_asr.base.programs import open_pipe
-from bayes_asr.cli.arguments import add_max_skipped, channel, whole
+from bayes_asr.cli.arguments import add_max_skipped, channel, real, whole
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.recordings import MAX_SKIPPED
-from bayes_asr.data.sound.spectrum import MOST_BANDS, SAMPLE_RATES, WINDOWS, Analysis, Kind
+from bayes_asr.data.sound.spectrum import (
+    MOST_BANDS,
+    MOST_DITHER,
+    SAMPLE_RATES,
+    WINDOWS,
+    Analysis,
+    Kind,
+)
 
 TABLES = ("wav.scp", "segments", "utt2spk", "reco2file_and_channel")
 # Kaldi has 23 mel bands for MFCC and PLP; fbank of networks has 40.
@@ -38,6 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         default=13,
         help="of mfcc and plp (default %(default)s)",
+    )
+    parser.add_argument(
+        "--dither",
+        type=real(0, MOST_DITHER),
+        metavar="D",
+        default=0.0,
+        help="noise of mfcc, fbank and plp in steps of 16 bits, the same in each run; Kaldi's"
+        " default is 1 (default %(default)g)",
     )
     parser.add_argument(
         "--window",
@@ -76,6 +91,7 @@ def run(args: argparse.Namespace) -> None:
         sample_rate=args.sample_rate,
         bands=args.bands or BANDS.get(args.kind, FEWER_BANDS),
         cepstra=args.cepstra,
+        dither=args.dither,
         window=args.window,
     )
     pipes = open_pipe if args.allow_pipes else None

@@ -146,6 +146,8 @@ class LiveRecogniser:
         return FinalResult(begin, end, shift_words(words, begin))
 
     def _begin(self) -> None:
+        for sound in self._sounds.values():
+            sound.begin()
         self._frames = 0  # of this utterance
         self._session = self._recogniser.open(self._name)
         self._loglikes: list[np.ndarray] = []

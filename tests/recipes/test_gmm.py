@@ -325,6 +325,21 @@ def test_step_is_repeated_when_what_it_reads_has_changed(experiment: GmmExperime
     ]
 
 
+def test_dither_of_a_recipe_reaches_its_features_and_makes_them_anew(
+    experiment: GmmExperiment,
+) -> None:
+    def sets() -> list[str]:
+        assert experiment.run("--nj", "2", "--stage", "1", "--stop-stage", "1").endswith("status 0")
+        return experiment.calls()
+
+    plain = [f"features data/{name}" for name in ("train", "dev", "test")]
+    assert sets() == plain
+    with (experiment.folder / "checkout/recipes/timit/kaldi.sh").open("a") as settings:
+        settings.write("dither=0.5\n")
+    assert sets() == [f"{call} --dither 0.5" for call in plain]
+    assert sets() == []
+
+
 def test_options_that_we_lack_reach_the_verb_which_refuses_them(experiment: GmmExperiment) -> None:
     with (experiment.folder / "checkout/recipes/timit/kaldi.sh").open("a") as settings:
         settings.write("mono=(--totgauss 500 --careful true)\ntri2_ali=(steps/align_si.sh)\n")

@@ -127,6 +127,12 @@ def test_filter_banks_stand_beside_what_gmms_read(checkout: Checkout) -> None:
     for folder in folders:
         assert {file.name for file in folder.iterdir()} == {"wav.scp", "text", "utt2spk"}
     assert train[1:3] == [str(recipe / "config.yaml"), str(checkout.folder / "conf/fbank.yaml")]
+    (recipe / "kaldi.sh").write_text("sets=(train dev eval) dither=1\n")
+    assert checkout.run(*GMM, "--features", "fbank", KALDI_ROOT="").returncode == 0
+    noisy = [call for call in checkout.calls("bayes-asr") if call[0] == "features"][-3:]
+    assert noisy == [
+        ["features", "--kind", "fbank", str(folder), "--dither=1"] for folder in folders
+    ]
     (out / "data/eval/wav.scp").unlink()
     done = checkout.run(*GMM, "--features", "fbank", "--force", KALDI_ROOT="")
     assert done.returncode == 1

@@ -1,6 +1,7 @@
 """Feature directories: the features of the sound that a Kaldi data directory names."""
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import starmap
@@ -28,6 +29,11 @@ from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.text import Segment, read_mapping
 
 Remark = tuple[str, str]  # a sound, and what was done to it
+DIGITAL_SILENCE = 0.1  # seconds; of shorter ones GMMs can be trained
+UNLIKE = (
+    f"has {DIGITAL_SILENCE:g} s or more of digital silence, whose features are unlike those of"
+    " other silence, so that GMMs may learn nothing: --dither 1 gives it noise"
+)
 
 
 def write_features(
@@ -63,7 +69,13 @@ def write_features(
         utterances = read_utterances(
             sounds, recording, segments, lambda sound, remark: remarks.append((sound, remark))
         )
-        return [(utt, front_end(samples)) for utt, samples in utterances], remarks
+        matrices = []
+        for utt, samples in utterances:
+            if needs_dither(front_end, samples):
+                remarks.append((utt, UNLIKE))
+            # With one noise for all utterances, GMMs would learn that noise.
+            matrices.append((utt, front_end(samples, zlib.crc32(utt.encode()))))
+        return matrices, remarks
 
     recordings = list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
     # A function for other processes returns its remarks, as their logs are not read here.
@@ -77,6 +89,15 @@ def write_features(
         write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
         with replacing(data_dir / "frontend.json") as temporary:
             temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
+
+
+def needs_dither(front_end: Analysis, samples: np.ndarray) -> bool:
+    """Whether samples [N] have digital silence, a stretch of equal ones, and no noise is added."""
+    if front_end.dither or front_end.spectrum not in {"mfcc", "fbank", "plp"} or not len(samples):
+        return False
+    changes = np.flatnonzero(np.diff(samples))
+    lengths = np.diff(changes, prepend=-1, append=len(samples) - 1)
+    return bool(lengths.max() >= DIGITAL_SILENCE * front_end.sample_rate)
 
 
 def _sift(

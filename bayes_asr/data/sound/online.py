@@ -120,19 +120,25 @@ class OnlineFeatures:
             )
         self._analysis = analysis
         self._shift = int(analysis.sample_rate * FRAME_SHIFT)
-        self._pending = np.empty(0, np.float32)
+        self._pending, self._place = np.empty(0, np.float32), 0  # its first sample in the sound
 
     def push(self, samples: np.ndarray) -> np.ndarray:
         """The frames [T, F], T >= 0, that samples [N] in the range of int16 complete."""
         self._pending = np.concatenate([self._pending, samples.astype(np.float32)])
-        features = self._analysis(self._pending)
+        features = self._analysis(self._pending, self._place)
         # A frame begins each shift and sees more than that: the rest is of the frames to come.
-        self._pending = self._pending[len(features) * self._shift :]
+        over = len(features) * self._shift
+        self._pending, self._place = self._pending[over:], self._place + over
         return features
+
+    def begin(self) -> None:
+        """Begin another sound behind the last frame."""
+        self._place = 0
 
     def skip(self) -> None:
         """Forget samples of frames that are not complete: what comes does not follow them."""
         self._pending = np.empty(0, np.float32)
+        self.begin()
 
 
 class SilenceGate:

@@ -4,6 +4,7 @@ Also the samples around each frame, which networks on raw sound read.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,6 +22,8 @@ FRAME_LENGTH = 0.025
 WINDOWS = (25, 1000)  # ms
 MOST_BANDS = 200
 SAMPLE_RATES = (1000, 1_000_000)  # Hz
+MOST_DITHER = 1000  # steps of int16
+NOISE_PERIOD = 1 << 20  # samples
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,10 @@ class Analysis:
     compute-plp-feats --use-energy=false do it, and compute-kaldi-pitch-feats with
     process-kaldi-pitch-feats; `KIND-pitch` is both, side by side.
 
-    bands: mel bands, the features of fbank; cepstra: the features of mfcc and plp; dither: noise in
-    steps of the int16 samples (Kaldi's default is 1, with which no two runs agree); window: ms, the
-    features of samples, which are those around the middle of a frame.
+    bands: mel bands, the features of fbank; cepstra: the features of mfcc and plp; dither: noise
+    of the spectrum, in steps of the int16 samples (Kaldi's default is 1), so that digital silence
+    is like other silence; window: ms, the features of samples, which are those around the middle of
+    a frame.
     """
 
     kind: Kind = "mfcc"
@@ -72,14 +76,21 @@ class Analysis:
             raise InputError(
                 f"front end: windows of {self.window} ms; they have {WINDOWS[0]} to {WINDOWS[1]} ms"
             )
+        if not 0 <= self.dither <= MOST_DITHER:
+            raise InputError(f"front end: a dither of {self.dither}; it is from 0 to {MOST_DITHER}")
+        if self.dither and self.spectrum in {"samples", "pitch"}:
+            raise InputError(f"front end: a dither, but features of {self.kind} have none")
 
     @property
     def spectrum(self) -> str:
         """The kind without pitch."""
         return self.kind.removesuffix("-pitch")
 
-    def __call__(self, samples: np.ndarray) -> np.ndarray:
-        """Features float32 [T, F] of samples [N] in the range of int16; T is 0 below 25 ms."""
+    def __call__(self, samples: np.ndarray, place: int = 0) -> np.ndarray:
+        """Features float32 [T, F] of samples [N] in the range of int16; T is 0 below 25 ms.
+
+        place: of the first sample in its sound, on which the dither depends.
+        """
         if self.kind == "samples":
             return cut_windows(samples, self.sample_rate, self.window)
         if self.kind == "pitch":
@@ -87,7 +98,8 @@ class Analysis:
         computer = self._computer()
         # The computer copies what it is given: in parts, that costs no memory.
         for begin in range(0, len(samples), BLOCK):
-            computer.accept_waveform(self.sample_rate, samples[begin : begin + BLOCK])
+            block = samples[begin : begin + BLOCK]
+            computer.accept_waveform(self.sample_rate, add_noise(block, self.dither, place + begin))
         computer.input_finished()
         frames = [computer.get_frame(i) for i in range(computer.num_frames_ready)]
         # The reshape gives [0, F] where the sound is too short for one frame.
@@ -109,13 +121,28 @@ class Analysis:
             ) from error
         options = knf.MfccOptions() if self.spectrum == "mfcc" else knf.FbankOptions()
         options.frame_opts.samp_freq = self.sample_rate
-        options.frame_opts.dither = self.dither
+        options.frame_opts.dither = 0  # of another kind in each run
         options.mel_opts.num_bins = self.bands
         if self.spectrum == "mfcc":
             options.num_ceps, options.use_energy = self.cepstra, False
             return knf.OnlineMfcc(options)
         options.use_log_fbank = self.spectrum == "fbank"
         return knf.OnlineFbank(options)
+
+
+def add_noise(samples: np.ndarray, size: float, place: int) -> np.ndarray:
+    """Samples [N] with Gaussian noise of so many steps, which depends on their place in the sound
+    alone: neither on runs nor on the pieces in which they come.
+    """
+    if not size:
+        return samples
+    return samples + np.float32(size) * _noise()[(place + np.arange(len(samples))) % NOISE_PERIOD]
+
+
+@cache
+def _noise() -> np.ndarray:
+    # Of NumPy's generators this is the one whose numbers no version changes.
+    return np.random.RandomState(0).standard_normal(NOISE_PERIOD).astype(np.float32)
 
 
 def _has_empty_band(bands: int, rate: int) -> bool:

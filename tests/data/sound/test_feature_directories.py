@@ -98,6 +98,32 @@ def test_a_data_directory_gets_features_and_statistics(tmp_path: Path) -> None:
     assert Analysis(**json.loads((folder / "frontend.json").read_text())) == front_end
 
 
+def test_digital_silence_is_named_and_dither_gives_each_utterance_its_own_noise(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At 8 kHz: 0.2 s of zeros before and behind 0.1 s of sound, and 0.05 s of them."""
+    folder = corpus(tmp_path / "d", {"a1": 0.1, "a2": 0.1, "b1": 0.5}, rate=8000)
+    for utt, zeros in {"a1": 1600, "a2": 1600, "b1": 400}.items():
+        sound = RNG.integers(-9000, 9000, 800)
+        (folder / f"{utt}.wav").write_bytes(riff(np.pad(sound, zeros)[:, None], 8000))
+    write_features(folder, Analysis(sample_rate=8000))
+    assert "a1 (and 1 more): has 0.1 s or more of digital silence" in caplog.text
+    assert "--dither 1" in caplog.text
+    found = dict(iter_matrices(folder / "feats.ark"))
+    np.testing.assert_array_equal(found["a1"][0], found["a1"][1])
+    caplog.clear()
+    archives = []
+    for _ in range(2):
+        assert main(["features", str(folder), "--sample-rate=8000", "--dither=1"]) == 0
+        archives.append((folder / "feats.ark").read_bytes())
+    assert not caplog.text
+    assert archives[0] == archives[1]
+    found = dict(iter_matrices(folder / "feats.ark"))
+    assert not np.array_equal(found["a1"][0], found["a1"][1])
+    assert not np.array_equal(found["a1"][0], found["a2"][0])
+    assert (read_analysis(folder) or {})["dither"] == 1
+
+
 def test_segments_are_cut_as_extract_segments_does(tmp_path: Path) -> None:
     folder = corpus(tmp_path / "d", {"r": 2.0})
     samples = read_audio(folder / "r.wav")[0]

@@ -83,14 +83,29 @@ def test_other_sound_is_refused_with_what_to_do() -> None:
     kind=st.sampled_from(["mfcc", "fbank", "plp"]),
     sizes=st.lists(st.integers(0, 900), min_size=1, max_size=12),
     seed=st.integers(0, 99),
+    dither=st.sampled_from([0.0, 1.0]),
 )
-def test_features_in_pieces_are_those_of_the_whole(kind: str, sizes: list[int], seed: int) -> None:
+def test_features_in_pieces_are_those_of_the_whole(
+    kind: str, sizes: list[int], seed: int, dither: float
+) -> None:
     pytest.importorskip("kaldi_native_fbank")
-    analysis = Analysis(kind)  # type: ignore[arg-type]
+    analysis = Analysis(kind, dither=dither)  # type: ignore[arg-type]
     samples = np.random.default_rng(seed).normal(0, 1000, sum(sizes)).astype(np.float32)
     arriving = OnlineFeatures(analysis)
     parts = [arriving.push(part) for part in np.split(samples, np.cumsum(sizes)[:-1])]
     np.testing.assert_array_equal(np.concatenate(parts), analysis(samples))
+
+
+def test_a_sound_that_begins_behind_another_has_the_dither_of_its_own_begin() -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    analysis = Analysis(dither=1.0)
+    samples = np.zeros(8000, np.float32)
+    arriving = OnlineFeatures(analysis)
+    first = arriving.push(samples[:4000])
+    arriving.begin()
+    second = arriving.push(samples[4000:])
+    np.testing.assert_array_equal(second, analysis(samples[len(first) * RATE // 100 :]))
+    assert not np.array_equal(second, analysis(samples)[len(first) :])
 
 
 @pytest.mark.parametrize("kind", ["samples", "pitch", "mfcc-pitch"])

@@ -84,3 +84,34 @@ def test_impossible_front_ends_are_refused(arguments: dict, message: str) -> Non
 def test_the_most_bands_that_a_spectrum_fills_vary(rate: int, bands: int) -> None:
     noise = RNG.normal(0, 3000, rate)
     assert Analysis("fbank", bands=bands, sample_rate=rate)(noise).std(axis=0).min() > 0.1
+
+
+@pytest.mark.parametrize("kind", ["mfcc", "fbank", "plp"])
+def test_dither_is_gaussian_noise_of_so_many_steps(kind: Any) -> None:
+    """Features of silence with dither are those of white noise, of whichever draw."""
+    analysis = Analysis(kind, dither=3.0)
+    silence = analysis(np.zeros(60 * 16000, np.float32))
+    plain = Analysis(kind)
+    noise = plain(3 * RNG.standard_normal(60 * 16000).astype(np.float32))
+    # A minute has 3,000 frames that do not overlap: five standard deviations of a mean.
+    spread = noise.std(0)
+    np.testing.assert_array_less(abs(silence.mean(0) - noise.mean(0)), 0.13 * spread)
+    np.testing.assert_allclose(silence.std(0), spread, rtol=0.1)
+    assert len(np.unique(silence[:2000], axis=0)) == 2000, "no two frames are alike"
+
+
+def test_loud_sound_with_dither_is_nearly_that_without(shared_data: Path) -> None:
+    samples = 1000 * RNG.standard_normal(16000).astype(np.float32)
+    np.testing.assert_allclose(Analysis(dither=1)(samples), Analysis()(samples), atol=0.1)
+
+
+@pytest.mark.parametrize("dither", [-1.0, 1001.0, float("nan")])
+def test_other_dither_is_refused(dither: float) -> None:
+    with pytest.raises(InputError, match="a dither of"):
+        Analysis(dither=dither)
+
+
+@pytest.mark.parametrize("kind", ["samples", "pitch"])
+def test_what_has_no_spectrum_has_no_dither(kind: Any) -> None:
+    with pytest.raises(InputError, match=f"features of {kind} have none"):
+        Analysis(kind, dither=1.0)
