@@ -33,15 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=get_args(Kind), default="mfcc", help="default %(default)s"
     )
+    bands = whole(1, MOST_BANDS)
     parser.add_argument(
-        "--bands",
-        type=whole(1, MOST_BANDS),
-        metavar="N",
-        help="mel bands (default: 23, of fbank 40)",
+        "--bands", type=bands, metavar="N", help="mel bands (default: 23, of fbank 40)"
     )
     parser.add_argument(
         "--cepstra",
-        type=whole(1, MOST_BANDS),
+        type=bands,
         metavar="N",
         default=13,
         help="of mfcc and plp (default %(default)s)",

@@ -1,19 +1,17 @@
-"""Kaldi's text tables (text, utt2spk, words.txt, segments), also those of a data directory."""
+"""Kaldi's text tables (text, utt2spk, words.txt), also those of a data directory."""
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
-
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.kaldi_io.binary import iter_lines, read_pairs
-from bayes_asr.kaldi_io.byte_reader import SPARSE, parse_real
+from bayes_asr.kaldi_io.byte_reader import SPARSE
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -182,34 +180,3 @@ def refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[s
             f"{file}: {len(strangers)} of {len(table)} utterances are not in utt2spk, "
             f"the first is {strangers[0]}; add their speakers"
         )
-
-
-Segment = tuple[str, str, int | None, float, float]
-"""Utterance, recording, channel or None, start and end in seconds (-1: to the end)."""
-
-
-def read_segments(path: Path) -> Iterator[Segment]:
-    """Yield the segments of a file, which have a place in a recording."""
-    for number, fields in iter_lines(path):
-        try:
-            (utt, recording), (start, end) = fields[:2], map(parse_real, fields[2:4])
-            # Kaldi's channel -1 means that none is named.
-            channel = int(fields[4]) if len(fields) == 5 and fields[4] != "-1" else None
-        except (ValueError, IndexError):
-            raise segment_error(path, number, fields) from None
-        times = 0 <= start < end < np.inf or (0 <= start < np.inf and end == -1.0)
-        if len(fields) > 5 or (channel or 0) < 0:
-            raise segment_error(path, number, fields)
-        if not times:
-            raise InputError(
-                f"{path}, line {number}: {utt} from {start:g} to {end:g} s; correct it"
-            )
-        yield utt, recording, channel, start, end
-
-
-def segment_error(path: Path, number: int, fields: Sequence[str]) -> InputError:
-    """The error that says what a line of segments must be."""
-    return InputError(
-        f"{path}, line {number}: not `utt recording start end`, with times in seconds, and a"
-        f" channel counted from 0 where one is named: {' '.join(fields)[:80]}"
-    )

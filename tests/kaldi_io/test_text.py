@@ -13,9 +13,9 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io import binary, byte_reader
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.data_dir import read_data_dir
+from bayes_asr.kaldi_io.segments import read_segments
 from bayes_asr.kaldi_io.text import (
     read_mapping,
-    read_segments,
     read_symbols,
     read_text,
     write_mapping,

@@ -4,6 +4,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from bayes_asr.data.sound.recordings import (
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.text import Segment, read_mapping
+from bayes_asr.kaldi_io.segments import Segment
+from bayes_asr.kaldi_io.text import read_mapping
 
 Remark = tuple[str, str]  # a sound, and what was done to it
 DIGITAL_SILENCE = 0.1  # seconds; of shorter ones GMMs can be trained
@@ -61,24 +63,8 @@ def write_features(
     utt2spk = read_mapping(data_dir / "utt2spk")
     stats: dict[str, np.ndarray] = {}
     sounds = Recordings(data_dir, front_end.sample_rate, channel, open_pipe)
-
-    def compute(
-        recording: str, segments: Sequence[Segment]
-    ) -> tuple[list[tuple[str, np.ndarray]], list[Remark]]:
-        remarks: list[Remark] = []
-        utterances = read_utterances(
-            sounds, recording, segments, lambda sound, remark: remarks.append((sound, remark))
-        )
-        matrices = []
-        for utt, samples in utterances:
-            if needs_dither(front_end, samples):
-                remarks.append((utt, UNLIKE))
-            # With one noise for all utterances, GMMs would learn that noise.
-            matrices.append((utt, front_end(samples, zlib.crc32(utt.encode()))))
-        return matrices, remarks
-
+    compute = partial(_compute, sounds, front_end)
     recordings = list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
-    # A function for other processes returns its remarks, as their logs are not read here.
     computed = mapper(compute, recordings) if mapper else starmap(compute, recordings)
 
     # Features, statistics and the analysis replace the old ones together, or not at all.
@@ -89,6 +75,24 @@ def write_features(
         write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
         with replacing(data_dir / "frontend.json") as temporary:
             temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
+
+
+def _compute(
+    sounds: Recordings, front_end: Analysis, recording: str, segments: Sequence[Segment]
+) -> tuple[list[tuple[str, np.ndarray]], list[Remark]]:
+    """The features of a recording's utterances, and the remarks: nobody reads the log of another
+    process.
+    """
+    remarks: list[Remark] = []
+    matrices = []
+    for utt, samples in read_utterances(
+        sounds, recording, segments, lambda sound, remark: remarks.append((sound, remark))
+    ):
+        if needs_dither(front_end, samples):
+            remarks.append((utt, UNLIKE))
+        # With one noise for all utterances, GMMs would learn that noise.
+        matrices.append((utt, front_end(samples, zlib.crc32(utt.encode()))))
+    return matrices, remarks
 
 
 def needs_dither(front_end: Analysis, samples: np.ndarray) -> bool:

@@ -22,7 +22,7 @@ from bayes_asr.data.sound.audio import (
 from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.text import Segment, read_segments
+from bayes_asr.kaldi_io.segments import Segment, read_segments
 
 SHORTEST = float(np.float32(0.1))  # seconds of a segment, in the precision of extract-segments
 OVERSHOOT = 0.5  # seconds of a segment past its recording, as there

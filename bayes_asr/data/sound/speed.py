@@ -17,9 +17,9 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import split_speed
 from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.segments import segment_error
 from bayes_asr.kaldi_io.text import (
     read_mapping,
-    segment_error,
     write_lines,
     write_mapping,
     write_speakers,

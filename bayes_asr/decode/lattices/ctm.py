@@ -12,7 +12,8 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.lattices.mbr import TimedWord
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import read_segments, write_lines
+from bayes_asr.kaldi_io.segments import read_segments
+from bayes_asr.kaldi_io.text import write_lines
 
 FRAME_SHIFT = 0.01
 CtmLine = tuple[str, str, float, float, str, float]
