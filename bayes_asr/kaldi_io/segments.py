@@ -1,4 +1,4 @@
-"""Kaldi's segments: utterances by their place in a recording."""
+"""Kaldi's tables of recordings: segments, reco2file_and_channel."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import parse_real
 
+FIRST_SIDES = ("A", "a", "0", "1")
 Segment = tuple[str, str, int | None, float, float]
 """Utterance, recording, channel or None, start and end in seconds (-1: to the end)."""
 
@@ -38,3 +40,11 @@ def segment_error(path: Path, number: int, fields: Sequence[str]) -> InputError:
         f"{path}, line {number}: not `utt recording start end`, with times in seconds, and a"
         f" channel counted from 0 where one is named: {' '.join(fields)[:80]}"
     )
+
+
+def read_sides(path: Path) -> dict[str, str]:
+    """The sides of a conversation (reco2file_and_channel) other than the first, by recording."""
+    if not is_there(path):
+        return {}
+    lines = (fields for _, fields in iter_lines(path))
+    return {fields[0]: fields[-1] for fields in lines if fields[-1] not in FIRST_SIDES}

@@ -20,14 +20,12 @@ from bayes_asr.data.sound.audio import (
     take_channel,
 )
 from bayes_asr.kaldi_io.ark import read_scp
-from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.segments import Segment, read_segments
+from bayes_asr.kaldi_io.segments import Segment, read_segments, read_sides
 
 SHORTEST = float(np.float32(0.1))  # seconds of a segment, in the precision of extract-segments
 OVERSHOOT = 0.5  # seconds of a segment past its recording, as there
 MAX_SKIPPED = 0.05  # share of utterances: data.max_skipped of conf/base.yaml, without a run
-FIRST_SIDES = ("A", "a", "0", "1")
 
 
 class Recordings:
@@ -40,7 +38,7 @@ class Recordings:
         self.table = data_dir / "wav.scp"
         self.files = read_scp(self.table, open_pipe=open_pipe)
         self.rate, self.channel, self.open_pipe = rate, channel, open_pipe
-        self.sides = _read_sides(data_dir / "reco2file_and_channel")
+        self.sides = read_sides(data_dir / "reco2file_and_channel")
 
     def read(self, name: str, channel: int | None, announce: Announce) -> np.ndarray:
         """Samples [N] of a recording; channel: of `segments`, which precedes the general one."""
@@ -59,14 +57,6 @@ class Recordings:
             )
         mono = take_channel(samples, selected, what, announce)
         return change_speed(bring_to_rate(mono, rate, self.rate, what, announce), speed)
-
-
-def _read_sides(path: Path) -> dict[str, str]:
-    """The sides of a conversation (reco2file_and_channel) other than the first, by recording."""
-    if not is_there(path):
-        return {}
-    lines = (fields for _, fields in iter_lines(path))
-    return {fields[0]: fields[-1] for fields in lines if fields[-1] not in FIRST_SIDES}
 
 
 def list_recordings(
