@@ -30,6 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", type=Path, nargs="+", metavar="DATA", help="folder with wav.scp and utt2spk"
     )
+    _add_analysis(parser)
+    parser.add_argument(
+        "--channel",
+        type=channel,
+        metavar="N",
+        help="of several, counted from 0, or `mean`, where segments names none (default: the"
+        " first, with a warning)",
+    )
+    add_max_skipped(parser, MAX_SKIPPED, "have no sound")
+    parser.add_argument("--allow-pipes", action="store_true", help="run commands in wav.scp")
+    add_sharing_arguments(parser, jobs_only=True)
+
+
+def _add_analysis(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `Analysis`."""
     parser.add_argument(
         "--kind", choices=get_args(Kind), default="mfcc", help="default %(default)s"
     )
@@ -66,16 +81,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=16000,
         help="other sound is resampled (default %(default)s)",
     )
-    parser.add_argument(
-        "--channel",
-        type=channel,
-        metavar="N",
-        help="of several, counted from 0, or `mean`, where segments names none (default: the"
-        " first, with a warning)",
-    )
-    add_max_skipped(parser, MAX_SKIPPED, "have no sound")
-    parser.add_argument("--allow-pipes", action="store_true", help="run commands in wav.scp")
-    add_sharing_arguments(parser, jobs_only=True)
 
 
 def _list_inputs(data: Path) -> Inputs:
