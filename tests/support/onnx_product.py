@@ -20,11 +20,12 @@ def write_product(
     value: float = 0.0,
     is_endless: bool = False,
     weights: str = "",
+    names: tuple[str, str] = ("features", "loglikes"),
 ) -> Path:
     """Write a product with a matrix [inputs, columns] of one value, cut after so many rows.
 
     width: what the file says that it reads; is_endless: with a loop before that does not end;
-    weights: another file that has the matrix.
+    weights: another file that has the matrix; names: of the input and the output.
     """
     constants = [
         helper.make_tensor("w", TensorProto.FLOAT, [inputs, columns], [value] * inputs * columns),
@@ -37,16 +38,13 @@ def write_product(
         onnx.external_data_helper.set_external_data(constants[0], weights)
         constants[0].ClearField("raw_data")
     nodes = [
-        helper.make_node("MatMul", ["features", "w"], ["product"]),
-        helper.make_node("Slice", ["product", "from", "to"], ["loglikes"]),
+        helper.make_node("MatMul", [names[0], "w"], ["product"]),
+        helper.make_node("Slice", ["product", "from", "to"], [names[1]]),
     ]
     if is_endless:
         nodes.insert(1, _endless_loop())
         nodes[2].input[0] = "last"
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None])
-        for name in ("features", "loglikes")
-    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None]) for name in names]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
     opsets = [helper.make_opsetid("", 20)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)

@@ -1,6 +1,7 @@
 """ONNX files of other networks than that of the run: refused, not computed with."""
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,21 @@ def test_weights_in_other_files_are_refused(
 def test_device_is_no_onnx_file(network: TrainedNetwork) -> None:
     with pytest.raises(InputError, match="/dev/zero: is no file"):
         OnnxNetwork(Path("/dev/zero"), network)
+
+
+def test_pipe_that_nobody_writes_into_is_no_onnx_file(
+    network: TrainedNetwork, tmp_path: Path
+) -> None:
+    """Whoever opens it waits for ever."""
+    os.mkfifo(tmp_path / "x.onnx")
+    with pytest.raises(InputError, match=r"x\.onnx: is no file"):
+        OnnxNetwork(tmp_path / "x.onnx", network)
+
+
+@pytest.mark.parametrize("names", [("sound", "loglikes"), ("features", "posteriors")])
+def test_other_names_of_inputs_and_outputs_are_refused(
+    names: tuple[str, str], network: TrainedNetwork, tmp_path: Path
+) -> None:
+    opened = OnnxNetwork(write_product(tmp_path / "x.onnx", **FITTING, names=names), network)
+    with pytest.raises(InputError, match=r"x\.onnx: cannot compute 4 frames: .*bayes-asr export"):
+        opened.compute_prepared([np.ones((4, WIDTH), np.float32)])
