@@ -164,6 +164,8 @@ set_up() {
         return
     fi
     [[ -f $root/setup.py ]] || fail "$root is no checkout: use bayes-asr run."
+    # pip ends as if it had failed, where something else is tried.
+    trap 'echo "The installation was interrupted (status 130). Running this again continues it." >&2; exit 130' INT
     find_environment
     now=$(fingerprint)
     if ! ready "$1" "$now"; then
@@ -171,5 +173,6 @@ set_up() {
         setting_up=$SECONDS
         echo "$now" >"$environment/.bayes_asr-$1"
     fi
+    trap - INT
     export VIRTUAL_ENV=$environment PATH="$environment/bin:$PATH"
 }

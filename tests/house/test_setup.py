@@ -96,6 +96,20 @@ def test_torch_is_built_for_the_cards_that_are_there(
     assert ("There is no CPU build of torch" in done.stdout) == (build == "cpu")
 
 
+@pytest.mark.parametrize("step", ["-m pip install --no-compile --no-deps", "-m pip"])
+def test_an_interrupt_of_pip_is_no_failure_behind_which_something_else_is_tried(
+    step: str, checkout: Checkout
+) -> None:
+    """pip says that it was cancelled and ends with status 1, of which a shell takes no notice."""
+    interrupted = STUB.replace('echo "it went wrong"; exit 3', "kill -INT $PPID; exit 1")
+    executable(checkout.environment / "bin/python", interrupted)
+    done = checkout.run("./run.sh", "--recipe", "made", TORCH="", FAILING=step)
+    assert done.returncode == 130
+    assert "The installation was interrupted" in done.stderr
+    assert len(pip_calls(checkout)) == 1
+    assert not checkout.calls("bayes-asr")
+
+
 def test_unknown_build_of_torch_is_refused(checkout: Checkout) -> None:
     done = checkout.run("./run.sh", "--recipe", "made", BAYES_ASR_TORCH="rocm")
     assert done.returncode == 1
