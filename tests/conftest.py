@@ -1,6 +1,7 @@
 """What tests of several rooms ask for."""
 
 import atexit
+import functools
 import gc
 import os
 import signal
@@ -126,6 +127,15 @@ def undisturbed(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
     run = tmp_path_factory.mktemp("undisturbed")
     train(config_of(small_corpus, *OPTIONS), run)
     return states(run)
+
+
+@pytest.fixture(scope="session")
+def quick_onnx() -> Iterator[None]:
+    """Exports to ONNX for which onnxscript parses its own functions once, and not for each."""
+    made = pytest.importorskip("onnxscript").values.TracedOnnxFunction
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made, "function_ir", property(functools.cache(made.function_ir.fget)))
+        yield
 
 
 @pytest.fixture(autouse=True)

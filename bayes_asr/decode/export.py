@@ -42,7 +42,19 @@ def export_onnx(
         raise InputError(f"{', '.join(missing)}: not installed: {install_command('export')}")
     import onnx
 
-    program = export_program(network, step=step, exact_head=not quantize)
+    model = _translate(network, step=step, exact_head=not quantize)
+    if quantize:
+        model = _quantize(model)
+    _name_frames(model.graph)
+    _forget_sources(model.graph)
+    model.producer_name, model.producer_version = "bayes_asr", __version__
+    onnx.helper.set_model_props(model, describe(network, step=step, quantize=quantize))
+    _write(model.SerializeToString(), path)
+
+
+def _translate(network: LogLikelihoods, *, step: bool, exact_head: bool) -> Any:
+    """The ONNX model of a network as torch makes it."""
+    program = export_program(network, step=step, exact_head=exact_head)
     states = _state_names(network) if step else []
     with _quiet():
         converted = torch.onnx.export(
@@ -55,14 +67,7 @@ def export_onnx(
         )
         converted = cast(torch.onnx.ONNXProgram, converted)
         converted.optimize()  # once more, without what the first time has left unused
-        model = converted.model_proto
-    if quantize:
-        model = _quantize(model)
-    _name_frames(model.graph)
-    _forget_sources(model.graph)
-    model.producer_name, model.producer_version = "bayes_asr", __version__
-    onnx.helper.set_model_props(model, describe(network, step=step, quantize=quantize))
-    _write(model.SerializeToString(), path)
+        return converted.model_proto
 
 
 def export_torch(network: LogLikelihoods, path: Path, *, step: bool = False) -> None:

@@ -31,7 +31,7 @@ from tests.support.places import ROOT
 from tests.support.small_corpus import DIMENSIONS
 
 onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+pytestmark = pytest.mark.usefixtures("quick_onnx")
 WIDTH, PDFS, BOUND = 3, 4, 1e-4
 LENGTHS = (1, 2, 60)
 PARAMETERISED = [

@@ -19,6 +19,7 @@ from tests.support.nn_layers import FORMS, INPUTS, network_of, stacked
 from tests.support.nn_units import plain_front_end, side_by_side
 
 onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.usefixtures("quick_onnx")
 
 
 def exported() -> list[AcousticModel]:

@@ -21,7 +21,7 @@ from tests.support.tones import RATE, TINY, command, speak
 
 for needed in ("kaldi_native_fbank", "kaldifst", "onnxruntime", "onnxscript"):
     pytest.importorskip(needed)
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_onnx")]
 CAUSAL = {"features.cmvn": "none", "model.bidirectional": "false", "features.deltas": 1}
 
 

@@ -17,7 +17,7 @@ from tests.support.training_runs import config_of
 from tests.support.two_streams import BOTH, OTHER, at_frames, write_both
 
 onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+pytestmark = pytest.mark.usefixtures("quick_onnx")
 BOUND = 1e-4
 
 

@@ -3,12 +3,17 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
+from bayes_asr.decode import export
+from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from tests.attacks.interference import WORKS, attack
+from tests.attacks.kill_training import digest
 from tests.attacks.laboratory import build
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - where fsync takes no time
@@ -29,6 +34,24 @@ def laboratory(folder: Path) -> Path:
     return build(folder / "laboratory")
 
 
+@pytest.fixture
+def one_translation(verb: str, request: pytest.FixtureRequest) -> None:
+    """A network is translated to ONNX once: it takes seconds, and writes nothing."""
+    if "--onnx" not in verb:
+        return
+    request.getfixturevalue("quick_onnx")
+    translate, kept = export._translate, dict[str, Any]()
+
+    def keep(network: LogLikelihoods, **options: Any) -> Any:
+        name = digest((network.model.state_dict(), network.log_priors.tolist(), options))
+        if name not in kept:
+            kept[name] = translate(network, **options)
+        return deepcopy(kept[name])
+
+    request.getfixturevalue("monkeypatch").setattr(export, "_translate", keep)
+
+
+@pytest.mark.usefixtures("one_translation")
 @pytest.mark.parametrize(
     ("verb", "every"),
     [
