@@ -45,7 +45,10 @@ nj=$(getconf _NPROCESSORS_ONLN) nproc='' seeds=1 experiment='' dim='' features='
 parse_options "$@"
 refuse_early
 set_up mini,report
-ask check # what is wrong with the recipe or a configuration is said before any stage
+# What is wrong with the recipe or a configuration is said before any stage.
+recipe_folders=() prepare_options=() limits=()
+systems=() # of each the verb by which it recognises, its name, and its configuration where the recipe's is not all
+learn check recipe_folders=folders prepare_options=prepare-options limits=max-skipped systems=systems
 
 # A complete stage is known by the words of its command, so folders are spelled from the root.
 recipe_dir=$recipe
@@ -53,7 +56,6 @@ recipe_dir=$recipe
 out=${out:-$root/exp/$(basename "$recipe_dir")}
 [[ $out == /* ]] || out=$PWD/$out
 [[ -z $kaldi_dir || $kaldi_dir == /* ]] || kaldi_dir=$PWD/$kaldi_dir
-mapfile -t recipe_folders < <(ask folders) && wait $!
 configuration=("$recipe_dir/config.yaml") # of all systems; stages 1 and 2 may add to it
 
 # Stages 0 to 2 end in alignments of Kaldi's experiment, of the recipe's prepare.py, of Kaldi's GMMs or ours, or of the
@@ -73,14 +75,12 @@ fi
 
 # Stages 0 to 2 of a recipe without kaldi.sh: its prepare.py decides itself what is complete.
 if [[ $alignments == prepared ]] && ((stage <= 2)); then
-    mapfile -t prepare_options < <(ask prepare-options) && wait $!
     run_stage 0-2 prepare "$out" -- python "$(recipe_file prepare.py)" --out "$out" "${prepare_options[@]}"
 fi
 
 # Stage 0: data.
 if [[ $alignments != @(given|prepared) ]] && ((stage <= 0 && stop_stage >= 0)); then
     ask forget-changed-corpus --out="$out"
-    mapfile -t prepare_options < <(ask prepare-options) && wait $!
     mapfile -t scripts < <(recipe_scripts)
     run_stage 0 prepare "$out" "${scripts[@]}" makes "$out"/data/{train,dev,test,eval}/text "$out/data/local/lm.arpa" -- \
         python "$(recipe_file prepare.py)" --out "$out" "${prepare_options[@]}"
@@ -89,7 +89,7 @@ fi
 # Stages 1 and 2: features and alignments, whose scripts have stages of their own.
 max_skipped=''
 if [[ $alignments != @(given|prepared) ]] && ((stage <= 2 && stop_stage >= 1)); then
-    max_skipped=$(ask max-skipped)
+    max_skipped=${limits[0]}
     gmm_options=(--recipe "${kaldi_sh%/*}" --out "$out" --nj "$nj" ${dim:+--dim "$dim"} ${force:+--force})
 fi
 if [[ $alignments == kaldi_gmm ]] && ((stage <= 2 && stop_stage >= 1)); then
@@ -109,9 +109,6 @@ if [[ $features == fbank ]]; then # beside the features of the GMMs
     # shellcheck source=local/filter_banks.sh
     . "$root/local/filter_banks.sh"
 fi
-
-# Each system: the verb by which it recognises, its name, and its configuration where the recipe's is not all.
-mapfile -t systems < <(ask systems) && wait $!
 
 # Stage 3, before hours of training: what stages 3 to 7 would lack, for all systems.
 if ((stage <= 3 && stop_stage >= 3)); then

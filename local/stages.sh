@@ -6,6 +6,26 @@ ask() {
     python -P -m bayes_asr.recipe.stages "${script:?}" "$1" "${root:?}" "${options[@]}" "${@:2}"
 }
 
+# learn [ARRAY=]QUESTION...: the answers to several questions, one word a line, each in an array that is there. They come
+# from one process, of which each takes a third of a second to begin; what `check` says is printed.
+learn() {
+    local -A array_of=()
+    local pair asked='' told question answer
+    for pair; do
+        array_of[${pair#*=}]=${pair%%=*}
+        asked+=,${pair#*=}
+    done
+    told=$(ask "${asked#,}") # not of a process beside this one, which would not hear of Ctrl-C
+    while IFS=$'\t' read -r question answer; do
+        if [[ $question == check ]]; then
+            echo "$answer"
+        else
+            local -n answers=${array_of[$question]}
+            answers+=("$answer")
+        fi
+    done <<<"$told"
+}
+
 # recipe_file NAME: the path of a file of the recipe, its own or of a recipe that it builds on.
 recipe_file() {
     local folder

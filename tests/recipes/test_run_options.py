@@ -120,9 +120,9 @@ def test_an_option_that_may_be_repeated_takes_several_values(checkout: Checkout)
 def test_a_network_of_numbers_ends_behind_forward(checkout: Checkout) -> None:
     """Neither words, error rates nor their table are asked for."""
     script = checkout.folder / "run.sh"
-    asked = "mapfile -t systems < <(ask systems) && wait $!"
-    assert asked in script.read_text()
-    script.write_text(script.read_text().replace(asked, "systems=($'forward\\tnumbers\\t')"))
+    (asked,) = re.findall("^learn .*$", script.read_text(), re.MULTILINE)
+    numbers = f"{asked}\nsystems=($'forward\\tnumbers\\t')"
+    script.write_text(script.read_text().replace(asked, numbers))
     done = checkout.run("./run.sh", "--recipe", "made")
     assert done.returncode == 0, done.stderr
     verbs = [call[0] for call in checkout.calls("bayes-asr")]

@@ -1,6 +1,7 @@
 """Questions of the shell: `python -m bayes_asr.recipe.stages SCRIPT QUESTION ROOT OPTION...`.
 
-Each answer is a word a line. ROOT is the checkout or the package, OPTIONs are all of run.sh.
+Each answer is a word a line. Several questions have commas between them, and their answers each its
+question and a tab before it. ROOT is the checkout or the package, OPTIONs are all of run.sh.
 """
 
 import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
@@ -14,11 +15,15 @@ from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.recipe.stages.options import OptionError, RecipeOptions, read_options
 
 
-def main(script: str, question: str, root: str, *words: str) -> int:
+def main(script: str, asked: str, root: str, *words: str) -> int:
     """Answer on standard output; returns 2 for a mistake in options, 1 for other bad input."""
+    questions = asked.split(",")
     try:
-        for line in QUESTIONS[question](read_options(words), Path(root)):
-            print(line)
+        options = read_options(words)
+        for question in questions:
+            before = f"{question}\t" if len(questions) > 1 else ""
+            for line in QUESTIONS[question](options, Path(root)):
+                print(f"{before}{line}")
     except (InputError, OSError) as error:
         print(f"{script}: {complaint(error)}", file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1

@@ -138,6 +138,21 @@ def test_share_of_utterances_without_features_is_said_where_it_is_set(
     assert ask("max-skipped", "--recipe=gmm", "--set=data.max_skipped=0.2") == ["0.2"]
 
 
+def test_several_questions_are_answered_at_once_as_each_is_alone(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = (*DEFAULTS, "--recipe=made", "--experiment=pair", "--dim=50")
+
+    def ask(question: str) -> list[str]:
+        assert main("run.sh", question, str(root), *options) == 0
+        return capsys.readouterr().out.splitlines()
+
+    questions = ("folders", "prepare-options", "max-skipped", "systems")
+    alone = [f"{question}\t{line}" for question in questions for line in ask(question)]
+    assert ask(",".join(questions)) == alone
+    assert len(alone) == 1 + 2 + 1 + 2
+
+
 def test_shorter_way_needs_the_script_of_the_recipe(ask: Asker, root: Path) -> None:
     words = ("--recipe=gmm", f"--corpus={root}/corpus", "--features=mfcc")
     with pytest.raises(OptionError, match="gmm, which has no without_kaldi"):
