@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
@@ -215,7 +216,7 @@ def _print_summary(args: argparse.Namespace, summary: AlignSummary) -> None:
         return
     print(
         f"{args.out}: {summary.aligned} of {summary.utterances} utterances aligned,"
-        f" {summary.frames} frames; {summary.retried} utterances needed the wider beam"
+        f" {summary.frames} frames; {count_of(summary.retried, 'utterance')} needed the wider beam"
     )
     if summary.confidence is not None:
         print(f"mean confidence {summary.confidence:.2f}")

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
@@ -118,7 +119,7 @@ def run(args: argparse.Namespace) -> None:
             print(json.dumps(asdict(summary)))
         else:
             print(
-                f"decoded {summary.utterances} utterances, {summary.frames} frames into"
+                f"decoded {count_of(summary.utterances, 'utterance')}, {summary.frames} frames into"
                 f" {filled['out']}"
             )
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, suggest
 from bayes_asr.config.decoding_keys import SearchOptions
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
         return
     for phrase in dict.fromkeys(args.phrases):
         places = [sighting for sighting in sightings if sighting.phrase == phrase]
-        print(printable(f"{phrase}: {len(places)} places"))
+        print(printable(f"{phrase}: {count_of(len(places), 'place')}"))
         for s in places:
             print(
                 printable(

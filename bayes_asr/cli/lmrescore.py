@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.cli.arguments import processes
 from bayes_asr.decode.lmrescore import replace_lm_in
 from bayes_asr.kaldi_io.lattice_files import check_lattice_jobs
@@ -26,4 +27,5 @@ def run(args: argparse.Namespace) -> None:
     count = replace_lm_in(
         args.lattices, args.graph / "words.txt", args.old_lm, args.new_lm, args.out, nj=args.nj
     )
-    print(f"{args.out / 'lat.1.gz'}: {count} lattices; bayes-asr rescore reads words out of them")
+    written = f"{args.out / 'lat.1.gz'}: {count_of(count, 'lattice')}"
+    print(f"{written}; bayes-asr rescore reads words out of them")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there, real_path, replacing, together
 from bayes_asr.base.programs import open_pipe
@@ -86,7 +87,8 @@ def run(args: argparse.Namespace) -> None:
     lowest = sorted(described, key=lambda u: u["gop"])
     names = name_some([f"{u['utterance']} ({u['gop']:.2f})" for u in lowest])
     mean = np.mean([u["gop"] for u in described])
-    print(f"{out}: {len(described)} utterances, mean goodness {mean:.2f}; the lowest: {names}")
+    number = count_of(len(described), "utterance")
+    print(f"{out}: {number}, mean goodness {mean:.2f}; the lowest: {names}")
 
 
 def _score_set(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSounds]:

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.cli.arguments import frame_shift, lm_weight, penalty, processes, whole
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
 from bayes_asr.decode.lattices.paths import pair_weights
@@ -42,4 +43,5 @@ def run(args: argparse.Namespace) -> None:
     options = RescoreOptions(grid, args.nbest, args.mbr, args.frame_shift)
     words = args.graph / "words.txt"
     count = rescore_lattices(args.lattices, words, args.out, options, args.nj)
-    print(f"read {count} lattices at {len(args.lmwt) * len(args.wip)} weights into {args.out}")
+    weights = len(args.lmwt) * len(args.wip)
+    print(f"read {count_of(count, 'lattice')} at {count_of(weights, 'weight')} into {args.out}")

@@ -4,6 +4,7 @@ import argparse
 from fractions import Fraction
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.cli.arguments import real
 from bayes_asr.data.sound.speed import write_speeds
 
@@ -28,4 +29,6 @@ def run(args: argparse.Namespace) -> None:
     """Write the tables."""
     factors = [Fraction(str(factor)) for factor in args.factors]
     count = write_speeds(args.data, args.out, factors)
-    print(f"wrote {count} utterances at {len(factors)} speeds to {args.out}")
+    print(
+        f"wrote {count_of(count, 'utterance')} at {count_of(len(factors), 'speed')} to {args.out}"
+    )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import whole
@@ -149,15 +150,15 @@ def _warn_of_spelling(
     ]
     if differences := explain_differences(*sides):
         LOGGER.warning(
-            "%s and %s: %d words may look alike and count as errors: %s; write spaces and NFC, and"
+            "%s and %s: %s may look alike and count as errors: %s; write spaces and NFC, and"
             " one character for what looks alike",
-            *(args.ref, args.hyp, len(differences), name_some(differences)),
+            *(args.ref, args.hyp, count_of(len(differences), "word"), name_some(differences)),
         )
     if cased := find_cased(*sides):
+        differ = count_of(len(cased), "word differs", "words differ")
         LOGGER.warning(
-            "%s and %s: %d words differ by case or punctuation alone and count as errors: %s;"
-            " write both alike",
-            *(args.ref, args.hyp, len(cased), name_some(cased)),
+            "%s and %s: %s by case or punctuation alone, which is an error: %s; write both alike",
+            *(args.ref, args.hyp, differ, name_some(cased)),
         )
 
 

@@ -89,5 +89,8 @@ def test_no_scored_run_is_said_in_one_line(
 ) -> None:
     assert main([verb, kind, *OF_SCORED_RUNS[verb]]) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"bayes-asr {verb}: error: {kind}: no scored run here")
-    assert said.endswith("; run bayes-asr score first\n")
+    why, remedy = "no scored run here (score_", "run bayes-asr score first"
+    if kind == "absent":
+        why, remedy = "there is no such folder", "name a scored run, or one above runs"
+    assert said.startswith(f"bayes-asr {verb}: error: {kind}: {why}")
+    assert said.endswith(f"; {remedy}\n")

@@ -181,7 +181,7 @@ def test_files_without_transcript_are_counted(
     (corpus / "speaker0/more.wav").write_bytes((corpus / "speaker0/take0.wav").read_bytes())
     assert prepare(corpus, tmp_path / "out") == 0
     said = capsys.readouterr().out
-    assert f"1 files are not in {corpus / 'text'}, the first is {corpus}/speaker0/more.wav" in said
+    assert f"1 file is not in {corpus / 'text'}, the first is {corpus}/speaker0/more.wav" in said
 
 
 def test_speakers_are_one_word(tmp_path: Path) -> None:

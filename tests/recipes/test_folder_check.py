@@ -154,7 +154,7 @@ def test_what_may_not_be_meant_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert "2 of 18 files cannot be read as sound, which leaves their utterances out: " in remarks
     assert f"{corpus / 's0/t0.wav'}" in remarks
     assert "17 of 19 words have no space within five or more letters of a language" in remarks
-    assert "1 words are spelled by their digits, such as 12; write them as they are" in remarks
+    assert "1 word is spelled by digits, such as 12; write numbers as they are" in remarks
 
 
 def test_first_channel_of_silence_is_silence(

@@ -167,7 +167,7 @@ def test_lexicon_and_language_model_of_openslr(
     (corpus / "librispeech-lexicon.txt").write_text(LEXICON)
     (corpus / "LibriSpeech/3-gram.pruned.3e-7.arpa.gz").write_bytes(gzip.compress(ARPA.encode()))
     said = prepare(corpus)
-    assert "3e-7.arpa.gz: 1 words are not in the lexicon and cannot be recognised: ABACK" in said
+    assert "3e-7.arpa.gz: 1 word is not in the lexicon and cannot be recognised: ABACK" in said
     dictionary = tmp_path / "out/data/local/dict"
     assert "A EY1\nBAD B AE1 D\n" in (dictionary / "lexicon.txt").read_text()
     lines = (dictionary / "nonsilence_phones.txt").read_text().splitlines()

@@ -9,6 +9,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.programs import open_pipe
@@ -52,9 +53,8 @@ def run(args: argparse.Namespace) -> None:
                 max_skipped=config.data.max_skipped,
                 mapper=mapper,
             )
-            print(
-                f"decoded {summary.utterances} utterances, {summary.frames} frames into {directory}"
-            )
+            decoded = count_of(summary.utterances, "utterance")
+            print(f"decoded {decoded}, {summary.frames} frames into {directory}")
     write_run(args.out, args.config, args.set)
 
 

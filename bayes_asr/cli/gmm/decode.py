@@ -4,6 +4,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import add_max_skipped, key, lm_weight, penalty, real
 from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps
@@ -86,6 +87,6 @@ def run(args: argparse.Namespace) -> None:
         say(
             args,
             summary,
-            f"decoded {summary.utterances} utterances, {summary.frames} frames {how}into"
-            f" {args.out}",
+            f"decoded {count_of(summary.utterances, 'utterance')}, {summary.frames} frames"
+            f" {how}into {args.out}",
         )

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.gmm.features import write_fmllr
 
@@ -22,4 +23,4 @@ def run(args: argparse.Namespace) -> None:
     """Write the features and their statistics."""
     pipes = open_pipe if args.allow_pipes else None
     count = write_fmllr(args.data, args.model, args.transforms, args.out, open_pipe=pipes)
-    print(f"{args.out}: wrote the features of {count} utterances")
+    print(f"{args.out}: wrote the features of {count_of(count, 'utterance')}")

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there, real_path, replacing, settle, together
 from bayes_asr.base.lock import alone_in
@@ -89,10 +90,8 @@ class AlignSummary:
                 f" {DOUBTFUL:g}: so many say that the network knows too little of this speech, and"
                 f" nothing of their texts; the lowest are {names}"
             )
-        return (
-            f"text and sound of {len(self.doubtful)} utterances disagree (confidence below"
-            f" {DOUBTFUL:g}): {names}"
-        )
+        doubtful = count_of(len(self.doubtful), "utterance")
+        return f"text and sound of {doubtful} disagree (confidence below {DOUBTFUL:g}): {names}"
 
 
 @dataclass(frozen=True)

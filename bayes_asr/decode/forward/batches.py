@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import needing_memory
 from bayes_asr.nn.transfer import CPU
 
@@ -99,9 +100,10 @@ def _wait_for(device: torch.device) -> None:
 def describe_batch(group: Sequence[Utterance], remedies: str = MORE_MEMORY) -> str:
     """Utterances that lack memory together, and what to do; remedies: beside cutting."""
     longest, matrix = max(group, key=lambda item: len(item[1]))
+    number, frames = count_of(len(group), "utterance"), sum(len(x) for _, x in group)
     return (
-        f"for {len(group)} utterances of {sum(len(x) for _, x in group)} frames, {longest} with"
-        f" {len(matrix)}; {remedies}, or cut long recordings into segments"
+        f"for {number} of {frames} frames, {longest} with {len(matrix)};"
+        f" {remedies}, or cut long recordings into segments"
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from bayes_asr.base import elementary
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.graph.transducers import BACKOFF, MOST_BACKOFFS, sort_arcs, sources
@@ -110,8 +111,8 @@ def warn_left_out(grammar: str, lacking: str, words: Collection[str]) -> None:
     """Name the words of a grammar that something lacks, where there are any."""
     if words:
         LOGGER.warning(
-            "%s: left out are %d words that %s lacks: %s",
-            *(grammar, len(words), lacking, name_some(sorted(words))),
+            "%s: left out: %s that %s lacks: %s",
+            *(grammar, count_of(len(words), "word"), lacking, name_some(sorted(words))),
         )
 
 

@@ -109,8 +109,7 @@ def write_report(
     several = any(len(system.runs) > 1 for system in systems)
     has_figures = find_spec("matplotlib") is not None
     if has_figures:
-        pictures = {"learning_curves": curves, "training": [course] if course else []}
-        _write_figures(sections, pictures, errors, out / "figures")
+        _write_figures(sections, curves, course, errors, out / "figures")
     page = render(
         "report.html",
         **_describe_systems(systems, [key for key in keys if key[1] in alike]),
@@ -305,18 +304,20 @@ def _tabulate_runs(systems: Sequence[ReportedSystem]) -> pd.DataFrame:
 
 def _write_figures(
     sections: Mapping[str, dict[str, Any]],
-    curves: Mapping[str, Sequence[CurveChart]],
+    curves: Sequence[CurveChart],
+    course: CurveChart | None,
     errors: Mapping[str, dict[str, Any]],
     out: Path,
 ) -> None:
-    """Draw the charts of the page once more, as files for papers; curves: by a file's name."""
+    """Draw the charts of the page once more, as files for papers."""
     from bayes_asr.evaluate.report.figures import draw_bars, draw_confusions, draw_curves
 
     for name, section in sections.items():
         _save_figure(draw_bars(section["rates"]), out / f"bars_{name}")
-    for name, charts in curves.items():
-        if charts:
-            _save_figure(draw_curves(charts), out / name)
+    if curves:
+        _save_figure(draw_curves(curves), out / "learning_curves")
+    if course:
+        _save_figure(draw_curves([course]), out / "training")
     for name, system in errors.items():
         if system["matrix"]:
             figure = draw_confusions(system["matrix"], system["title"])

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayes_asr.base.errors import InputError, printable
-from bayes_asr.base.files import find_below
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
 from bayes_asr.evaluate.score.paired_tests import check_comparable
-from bayes_asr.evaluate.score.scores import Score, read_scores
+from bayes_asr.evaluate.score.scores import Score, find_scores, read_scores
 from bayes_asr.evaluate.score.statistics import Alternative
 
 
@@ -92,11 +91,9 @@ def read_side(name: str, paths: Sequence[Path], set_name: str) -> Side:
 def _read_system(path: Path, set_name: str) -> dict[str, list[Score]]:
     """The scores of a run, or of all runs below a folder, by convention."""
     file = f"score_{set_name}.json"
-    below = find_below(path, file)
+    below = find_scores(path, file)
     # A folder with a score file is a run, whatever lies below it.
     files = [path / file] if path / file in below else below
-    if not files:
-        raise InputError(f"{path}: no scored run here ({file}); run bayes-asr score first")
     runs = [{s.convention: s for s in read_scores(f)} for f in files]
     for score_file, run in zip(files, runs, strict=True):
         _check_conventions(runs[0], run, (str(files[0].parent), str(score_file.parent)))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import Score
@@ -69,9 +70,10 @@ def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
         if reference_a.get(u) != reference_b.get(u)
     ]
     if different or list(reference_a) != list(reference_b):
+        differ = count_of(len(different), "utterance differs", "utterances differ")
         raise InputError(
             f"{names[0]} and {names[1]} do not score the same {a.set} references: "
-            f"{len(different)} utterances differ, such as {min(different, default='their order')}"
+            f"{differ}, such as {min(different, default='their order')}"
         )
     by_another = [
         u.utterance
@@ -79,9 +81,10 @@ def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
         if u.speaker != v.speaker
     ]
     if by_another:
+        number = count_of(len(by_another), "utterance")
         raise InputError(
-            f"{names[0]} and {names[1]} name other speakers of {len(by_another)} utterances, such "
-            f"as {by_another[0]}; score both with the same utt2spk"
+            f"{names[0]} and {names[1]} name other speakers of {number}, such as {by_another[0]};"
+            " score both with the same utt2spk"
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bayes_asr.base.errors import InputError, printable
-from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.files import find_below, is_there, replacing
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.evaluate.score.counts import Costs, Edit, ErrorCounts, align, drop_unknown, tally
 from bayes_asr.evaluate.score.statistics import Marks, mark
@@ -152,6 +152,16 @@ def write_scores(scores: Sequence[Score], path: Path) -> None:
     with replacing(path) as temporary:
         text = json.dumps([score.as_dict() for score in scores], indent=1, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def find_scores(path: Path, *names: str) -> list[Path]:
+    """The score files of these names at or below a folder; InputError where there is none."""
+    if not is_there(path):
+        raise InputError(f"{path}: there is no such folder; name a scored run, or one above runs")
+    if not (files := find_below(path, *names)):
+        files_due = ", ".join(names)
+        raise InputError(f"{path}: no scored run here ({files_due}); run bayes-asr score first")
+    return files
 
 
 def read_scores(path: Path) -> list[Score]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.config.schema import Config
@@ -176,7 +177,7 @@ def _check_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Itera
                 raise InputError(f"{gone}: {table} names it, but it is not there")
         lacking = report_lacking(directories, config.data.max_skipped)
         decoded = len(directories[FEATURES].utt2spk) - len(lacking)
-        yield Check(f"{name} set", "ok", f"{decoded} utterances")
+        yield Check(f"{name} set", "ok", count_of(decoded, "utterance"))
 
 
 def _check_decoding(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:
@@ -222,7 +223,7 @@ def _check_classes(config: Config, open_pipe: OpenPipe | None) -> Iterator[Check
     train = open_set(config, "train", open_pipe)
     for name in DECODED:
         labelled = open_set(config, name, open_pipe, like=train)
-        yield Check(f"{name} reference", "ok", f"{len(labelled.lengths)} utterances")
+        yield Check(f"{name} reference", "ok", count_of(len(labelled.lengths), "utterance"))
 
 
 def _check_report(config: Config, open_pipe: OpenPipe | None, _: Path) -> Iterator[Check]:

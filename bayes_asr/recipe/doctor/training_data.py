@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.directories import features_of, stream_dirs
@@ -89,8 +90,9 @@ def _describe(data: LabelledSet, heads_read: Iterable[str]) -> str:
     dimensions = " + ".join(str(features.dimensions) for features in data.streams.values())
     heads = ", ".join(f"{data.targets[name].size} {name}" for name in heads_read)
     return (
-        f"{len(data.lengths)} utterances, {sum(data.lengths.values())} frames, {dimensions}"
-        f" dimensions ({shapes.pop()} for the network), {heads}; {len(sample)} utterances read"
+        f"{count_of(len(data.lengths), 'utterance')}, {sum(data.lengths.values())} frames,"
+        f" {dimensions} dimensions ({shapes.pop()} for the network), {heads};"
+        f" {count_of(len(sample), 'utterance')} read"
     )
 
 
@@ -102,7 +104,7 @@ def _check_set(config: Config, name: str, open_pipe: OpenPipe | None) -> Iterato
         stream: features_of(directory, config, stream, open_pipe)
         for stream, directory in directories.items()
     }
-    counts = [f"{len(data.utt2spk)} utterances"]
+    counts = [count_of(len(data.utt2spk), "utterance")]
     tables = {
         describe_stream(stream): directory.feats or {} for stream, directory in directories.items()
     }

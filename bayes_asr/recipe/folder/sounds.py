@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, complaint, name_some, printable
 from bayes_asr.base.files import open_to_read
 from bayes_asr.data.sound.audio import load_library, read_head
@@ -156,7 +157,8 @@ def choose_files(
             )
     silent = {file for same in files.values() for file in same} - {*file_of.values()}
     if silent:
-        left_out = f"{len(silent)} files are not in {text}, the first is {min(silent)}: left out"
+        lacking = count_of(len(silent), "file is", "files are")
+        left_out = f"{lacking} not in {text}, the first is {min(silent)}: left out"
         print(printable(left_out))
     return file_of
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel
@@ -131,8 +132,8 @@ def spell_by_letters(words: Iterable[str], text: Path) -> list[tuple[str, tuple[
     digits = [word for word, letters in spelled if any(map(str.isdigit, letters))]
     if digits:
         print(
-            f"{text}: {len(digits)} words are spelled by their digits, such as {name_some(digits)};"
-            " write them as they are said"
+            f"{text}: {count_of(len(digits), 'word is', 'words are')} spelled by digits, such as"
+            f" {name_some(digits)}; write numbers as they are said"
         )
     mute = [word for word, letters in spelled if not letters]
     if mute:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from bayes_asr.base.counted import count_of
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.dictionary import SUFFIXES
@@ -48,16 +49,17 @@ def refuse_other_words(model: NgramModel, lexicon: Lexicon) -> None:
     _, foreign = build_grammar_fst(model, numbers, numbers[BACKOFF])
     foreign -= {UNKNOWN}
     if foreign:
+        lacking = count_of(len(foreign), "word is", "words are")
         print(
-            f"{model.name}: {len(foreign)} words are not in the lexicon and cannot be recognised:"
+            f"{model.name}: {lacking} not in the lexicon and cannot be recognised:"
             f" {name_some(sorted(foreign))}"
         )
     modelled = {word for ngram in model.log_prob for word in ngram}
     missing = sorted({word for word, _ in lexicon} - modelled)
     if missing:
         print(
-            f"{model.name}: lacks {len(missing)} words of the lexicon, which cannot be recognised:"
-            f" {name_some(missing)}"
+            f"{model.name}: lacks {count_of(len(missing), 'word')} of the lexicon, which cannot be"
+            f" recognised: {name_some(missing)}"
         )
 
 
@@ -108,7 +110,8 @@ def describe_set(members: Sequence[Utterance], vocabulary: set[str]) -> str:
     words = sum(len(utt.words) for utt in members)
     unknown = len(unknown_words(members, vocabulary))
     return (
-        f"{speakers} speakers, {len(members)} utterances, {words} words,"
+        f"{count_of(speakers, 'speaker')}, {count_of(len(members), 'utterance')},"
+        f" {count_of(words, 'word')},"
         f" {unknown} of them not in the lexicon"
     )
 

@@ -281,7 +281,7 @@ def test_where_most_texts_seem_wrong_the_network_is() -> None:
     summary = AlignSummary(utterances=5, aligned=4)
     summary.rate({"a": 0.9, "b": 0.3, "c": 0.8, "d": 0.7})
     assert summary.describe_doubts() == (
-        "text and sound of 1 utterances disagree (confidence below 0.6): b (0.30)"
+        "text and sound of 1 utterance disagree (confidence below 0.6): b (0.30)"
     )
     summary.rate({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.7})
     assert "3 of 4 utterances have a confidence below 0.6: so many say" in summary.describe_doubts()

@@ -102,7 +102,7 @@ def test_an_error_comes_behind_the_outputs_before_it(
     monkeypatch.setattr(LogLikelihoods, "compute_prepared", refuse)
     monkeypatch.setattr(batches, "BATCH_SEQUENCES", 1)
     outputs, names = in_windows(network, utterances, FRAMES), []
-    with pytest.raises(MemoryError, match=r"for 1 utterances of 3 frames.*\(--device cpu\), or"):
+    with pytest.raises(MemoryError, match=r"for 1 utterance of 3 frames.*\(--device cpu\), or"):
         names.extend(utt for utt, _ in outputs)
     assert names == ["0", "1"]
 

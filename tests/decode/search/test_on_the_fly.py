@@ -360,12 +360,12 @@ def test_words_of_a_language_model_that_the_graph_lacks_are_named(
 ) -> None:
     write_arpa(estimate_witten_bell([["be", "bee"]], 1, ["be", "bee"]), tmp_path / "lm.arpa")
     read_grammar(tmp_path / "lm.arpa", read_symbols(folder / "apart/words.txt"))
-    assert "lm.arpa: left out are 1 words that words.txt of the graph lacks: bee\n" in messages()
+    assert "lm.arpa: left out: 1 word that words.txt of the graph lacks: bee\n" in messages()
     graph = shutil.copytree(folder / "apart", tmp_path / "apart")
     with (graph / "words.txt").open("a") as words:
         words.write("bee 999\n")
     load_decoding_graph(graph, folder / "final.mdl", tmp_path / "lm.arpa")
-    assert f"lm.arpa: left out are 1 words that {graph}/HCL.fst lacks: bee\n" in messages()
+    assert f"lm.arpa: left out: 1 word that {graph}/HCL.fst lacks: bee\n" in messages()
 
 
 def test_decoders_that_do_not_compose_say_so(

@@ -128,7 +128,7 @@ def test_json(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     ("reference", "convention", "message"),
     [
         ({"s-1": ["a"], "s-2": ["b"]}, "strict", "differ in convention: plain and strict"),
-        ({"s-1": ["a"], "s-2": ["c"]}, "plain", "1 utterances differ, such as s-2"),
+        ({"s-1": ["a"], "s-2": ["c"]}, "plain", "1 utterance differs, such as s-2"),
         ({"s-1": ["a"], "s-3": ["b"]}, "plain", "2 utterances differ, such as s-2"),
         ({"s-2": ["b"], "s-1": ["a"]}, "plain", "0 utterances differ, such as their order"),
     ],
@@ -276,7 +276,7 @@ def test_other_speakers_are_refused() -> None:
     a = made(1, 0.3)
     first = replace(a.utterances[0], speaker="someone")
     b = replace(a, utterances=[first, *a.utterances[1:]])
-    with pytest.raises(InputError, match="name other speakers of 1 utterances, such as spk0-000"):
+    with pytest.raises(InputError, match="name other speakers of 1 utterance, such as spk0-000"):
         compare(a, b, NAMES)
 
 

@@ -209,7 +209,10 @@ def test_group_without_a_name_is_called_by_its_systems(
         (["run"], "give RUN_A and RUN_B, or --group and --against"),
         (["a", "b", "--group", "c", "--against", "d"], "--against, not both"),
         (["--group", "c", "--against", "d", "--pair", "a", "b"], "--against, not both"),
-        (["--group", "absent", "--against", "d"], r"absent: no scored run here \(score_test"),
+        (
+            ["--group", "absent", "--against", "d"],
+            "absent: there is no such folder; ",
+        ),
         (["--group", "n=", "--against", "d"], "n=: name the runs of this group"),
     ],
 )

@@ -181,7 +181,7 @@ def test_words_of_another_case_are_announced(
     (tmp_path / "ref").write_text("u1 hello World El el\n")
     (tmp_path / "hyp").write_text("u1 HELLO World, el El\n")
     run_wer("--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp")
-    remark = "2 words differ by case or punctuation alone and count as errors: HELLO, World,; write"
+    remark = "2 words differ by case or punctuation alone, which is an error: HELLO, World,; write"
     assert remark in caplog.text
 
 
@@ -202,7 +202,7 @@ def test_words_of_an_stm_that_look_alike_are_announced(
     (tmp_path / "stm").write_text("r A bob 0 1 DON'T WAIT\n")
     (tmp_path / "ctm").write_text("r A 0.1 0.1 don\u2019t\nr A 0.4 0.2 wait\n", encoding="utf-8")
     run_wer("--ref", tmp_path / "stm", "--hyp", tmp_path / "ctm")
-    assert "1 words may look alike and count as errors: don\u2019t looks like don't" in caplog.text
+    assert "1 word may look alike and count as errors: don\u2019t looks like don't" in caplog.text
 
 
 @pytest.fixture
