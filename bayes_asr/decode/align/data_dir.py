@@ -25,6 +25,7 @@ from bayes_asr.data.sound.recordings import MAX_SKIPPED
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.pronouncer import Pronouncer, align_equal
+from bayes_asr.decode.align.spelling import open_transcripts
 from bayes_asr.decode.align.textgrid import TextGrids
 from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.align.timing_aligner import align_item
@@ -33,7 +34,6 @@ from bayes_asr.decode.align.transcripts import (
     PronouncerFiles,
     TranscriptSource,
     read_pronouncer,
-    read_transcripts,
 )
 from bayes_asr.decode.forward.directory import (
     StreamSource,
@@ -126,12 +126,11 @@ def align_run(
     model = task_of(config).locate_model()
     if real_path(out) == real_path(model.parent):
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
-    pronouncer_files = (transcripts.lang, model, transcripts.unknown)
     limit = choose_limit(run, source.max_skipped)
     network, limits = load(run), (limit, source.open_pipe, LIMIT)
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
-    words = read_transcripts(directory, transcripts.text, read_pronouncer(*pronouncer_files))
+    words, pronouncer_files = open_transcripts(directory, transcripts, model)
     stride = network.model.output_stride
     timed_files = _open_timed_files(folders, directory, FRAME_SHIFT * stride)
     # Other processes get files and names: a pronouncer is read once in each.
@@ -199,9 +198,8 @@ def align_flat_start(
     report_lacking({FEATURES: directory}, max_skipped, LIMIT)
     with TemporaryDirectory() as temporary:
         model = model or _write_monophones(transcripts.lang, Path(temporary))
-        pronouncer_files = (transcripts.lang, model, transcripts.unknown)
+        words, pronouncer_files = open_transcripts(directory, transcripts, model)
         pronouncer = read_pronouncer(*pronouncer_files)
-        words = read_transcripts(directory, transcripts.text, pronouncer)
         results = (
             _align_one_flat(utt, words.get(utt), len(features[utt]), pronouncer)
             for utt in features.utterances
@@ -274,7 +272,7 @@ def _write(
         summary.rate(confidences)
 
     # Model, tree and phone table go beside the alignments, whose transition-ids mean nothing alone.
-    lang, model, _ = pronouncer_files
+    lang, model, *_ = pronouncer_files
     copies = (model, model.parent / "tree", find_phones_file(lang, model))
     with alone_in(out), together(out):
         write_int_vectors(sift(), out / ALIGNMENTS)

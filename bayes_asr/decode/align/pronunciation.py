@@ -13,12 +13,12 @@ from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
+from bayes_asr.decode.align.spelling import open_transcripts
 from bayes_asr.decode.align.transcripts import (
     LIMIT,
     PronouncerFiles,
     TranscriptSource,
     read_pronouncer,
-    read_transcripts,
 )
 from bayes_asr.decode.align.utterance_scorer import ScoredUtterance, UtteranceScorer
 from bayes_asr.decode.forward.directory import (
@@ -53,8 +53,7 @@ def score_run(
     limit = choose_limit(run, source.max_skipped)
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
-    files = (transcripts.lang, model, transcripts.unknown)
-    words = read_transcripts(directory, transcripts.text, read_pronouncer(*files))
+    words, files = open_transcripts(directory, transcripts, model)
     priors = tuple(network.log_priors.tolist())
     shift = FRAME_SHIFT * network.model.output_stride
     score = partial(_score_item, files, options, choose_engine().name, priors, shift)

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +10,18 @@ from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
 from bayes_asr.decode.align.pronouncer import Pronouncer
-from bayes_asr.decode.align.transcripts import TranscriptSource, read_pronouncer
+from bayes_asr.decode.align.transcripts import (
+    PronouncerFiles,
+    TranscriptSource,
+    read_pronouncer,
+    read_transcripts,
+)
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.kaldi_io.marks import fold_case
+from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.tasks.task import task_of
+
+ADD = "add them to its lexicon.txt, or give --oov WORD"
 
 
 def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:
@@ -24,14 +32,15 @@ def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:
     """
     lang = pronouncer.lang
     missing = [w for w in dict.fromkeys(words) if w not in pronouncer.pronunciations]
-    phone_of = learn_graphemes(lang) or {}
-    mute = [w for w in missing if lang.unknown and not _has_phones(split_letters(w), phone_of)]
-    if mute:
-        LOGGER.warning("not in the lexicon, and aligned as %s: %s", lang.unknown, name_some(mute))
-    spellable = [word for word in missing if word not in mute]
+    spellable = missing
+    if lang.unknown:
+        spellable, mute = _part(lang, missing)
+        if mute:
+            names = name_some(mute)
+            LOGGER.warning("not in the lexicon, and aligned as %s: %s", lang.unknown, names)
     if not spellable:
         return pronouncer
-    spelled = spell(lang, spellable, "add them to its lexicon.txt, or give --oov WORD")
+    spelled = spell(lang, spellable, ADD)
     return replace(pronouncer, lang=replace(lang, lexicon=[*lang.lexicon, *spelled]))
 
 
@@ -47,8 +56,38 @@ def open_pronouncer(
         raise InputError(f"{file}: {error}") from None
 
 
-def _has_phones(letters: Sequence[str], phone_of: Mapping[str, str]) -> bool:
-    return bool(letters) and all(letter in phone_of for letter in letters)
+def open_transcripts(
+    data: DataDir, source: TranscriptSource, model: Path
+) -> tuple[dict[str, list[str]], PronouncerFiles]:
+    """The words of each utterance of a data directory, and what reads a pronouncer of them.
+
+    A lexicon of graphemes spells words that it lacks; others are counted and named.
+    """
+    text, transcripts = source.text or data.path / "text", read_transcripts(data, source.text)
+    pronouncer = read_pronouncer(source.lang, model, source.unknown)
+    words = Counter(word for sentence in transcripts.values() for word in sentence)
+    lang = pronouncer.lang
+    spellable, mute = _part(lang, [w for w in words if w not in pronouncer.pronunciations])
+    if spellable:
+        LOGGER.info("%s: the lexicon lacks, and spells: %s", text, name_some(spellable))
+    if mute and lang.unknown:
+        LOGGER.warning(
+            "%s: %d of %d words are not in the lexicon and are aligned as %s: %s",
+            *(text, sum(words[word] for word in mute), words.total()),
+            *(lang.unknown, name_some(mute)),
+        )
+    spelled = tuple(spell(lang, spellable, ADD)) if spellable else ()
+    return transcripts, (source.lang, model, source.unknown, spelled)
+
+
+def _part(lang: Lang, words: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Words that the letters of a lexicon spell, and others."""
+    phone_of = learn_graphemes(lang) or {}
+    parted: tuple[list[str], list[str]] = [], []
+    for word in words:
+        letters = split_letters(word)
+        parted[not letters or not phone_of.keys() >= {*letters}].append(word)
+    return parted
 
 
 def spell(lang: Lang, words: Sequence[str], remedy: str) -> list[Pronunciation]:

@@ -95,6 +95,38 @@ def test_what_cannot_be_aligned_is_named(
     assert "but the transcript has 810 states" in said
 
 
+@pytest.mark.slow
+def test_words_of_a_set_are_spelled_where_the_lexicon_is_of_letters(
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if the lexicon had them; what has a letter that no word has stays unknown."""
+    data = shutil.copytree(corpus / "data" / "dev", tmp_path / "dev")
+    text = data / "text"
+    for word, phones in WORDS.items():
+        text.write_text(text.read_text().replace(word, phones.replace(" ", "")))
+    text.write_text(text.read_text().replace("bc", "xylo", 1))
+    langs = {"few": ["ab", "ca"], "all": ["ab", "ca", "bc", "cac"]}
+    aligned = {}
+    for name, words in langs.items():
+        lang = shutil.copytree(corpus / "dict", tmp_path / name)
+        entries = [f"{word} {' '.join(word)}\n" for word in words]
+        (lang / "lexicon.txt").write_text("".join([*entries, "<unk> sil\n"]))
+        given = [f"--data={data}", f"--lang={lang}", "--oov=<unk>"]
+        model = f"--model={corpus / 'exp' / 'ali' / 'final.mdl'}"
+        for how in (["--flat", model], [str(run), "--nj=2"]):
+            assert main(["align", *how, *given, f"--out={tmp_path / 'ali'}"]) == 0
+            aligned[name, how[0]] = (tmp_path / "ali" / "ali.1.gz").read_bytes()
+            shutil.rmtree(tmp_path / "ali")
+        assert main(["pronunciation", str(run), *given, f"--out={tmp_path / 'gop'}"]) == 0
+        aligned[name, "gop"] = (tmp_path / "gop" / "gop.json").read_bytes()
+        shutil.rmtree(tmp_path / "gop")
+        said = capsys.readouterr().err
+        assert "1 of 12 words are not in the lexicon and are aligned as <unk>: xylo" in said
+        assert (f"{text}: the lexicon lacks, and spells: " in said) == (name == "few")
+    for how in ("--flat", str(run), "gop"):
+        assert aligned["few", how] == aligned["all", how]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
