@@ -1,13 +1,14 @@
 """Programs on static buffers (`cuda.static`), against the equations in double precision.
 
-Run with arguments of `UNITS` and of `Case`, it computes in Triton's interpreter, which has to be
-chosen before triton is imported, and prints the largest error of each case.
+Run by itself, it computes in Triton's interpreter, which has to be chosen before triton is
+imported: of each line, a list of `UNITS` and what is of `Case`, it prints the largest errors.
 """
 
 import copy
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -195,14 +196,31 @@ def errors(unit: str, case: Case) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the largest error of each unit."""
+    """Print the largest error of each unit of a line."""
+    from triton.runtime import interpreter
+
     from bayes_asr.nn.kernels.triton import program
 
     program.PROGRAMS = 1  # the interpreter runs one program after the other
-    options = json.loads(sys.argv[1])
-    options["dtype"] = getattr(torch, options.get("dtype", "float32"))
-    case = Case(**options)
-    print(json.dumps({unit: max(errors(unit, case).values()) for unit in sys.argv[2:]}))
+    interpreter._patch_lang = once(interpreter._patch_lang)
+    for line in sys.stdin:
+        units, options = json.loads(line)
+        options["dtype"] = getattr(torch, options.get("dtype", "float32"))
+        case = Case(**options)
+        print(json.dumps({unit: max(errors(unit, case).values()) for unit in units}), flush=True)
+
+
+def once(patch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Let what a module has of triton be the interpreter's to the end, not patched at each call."""
+    scopes: dict[str, Any] = {}
+
+    def patch_once(function: Any) -> Any:
+        if function.__module__ not in scopes:
+            scopes[function.__module__] = patch(function)
+            scopes[function.__module__].restore = lambda: None
+        return scopes[function.__module__]
+
+    return patch_once
 
 
 if __name__ == "__main__":
