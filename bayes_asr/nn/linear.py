@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.kernels.cpu import library
 
 LARGE = 2**24  # multiplications: smaller products gain nothing
@@ -40,7 +41,7 @@ class Linear(nn.Linear):
 
     def _is_compiled(self, x_NF: Tensor) -> bool:
         return (
-            not torch.compiler.is_exporting()
+            not is_exporting()
             and x_NF.device.type == "cpu"
             and x_NF.dim() == 2
             and self.weight.dtype == torch.float32

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import drop
+from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.norm import LAYER_NORMS, MOMENTUM, BatchNorm
 from bayes_asr.nn.units.activations import build_activation
 
@@ -65,7 +66,7 @@ def apply_in_blocks(
     Without a backward pass, it is computed a block at a time: the `width` numbers that it needs for
     each window are not stored for all of them at once.
     """
-    exporting = torch.compiler.is_exporting() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+    exporting = is_exporting() or torch.jit.is_tracing()  # type: ignore[attr-defined]
     if exporting or torch.is_grad_enabled():
         return compute(line_LF)
     step, rows = max(1, BLOCK // width), len(line_LF) - reach

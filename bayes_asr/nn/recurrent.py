@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
+from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.first_weights import draw_as_pytorch_kaldi, draw_by_units
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library
@@ -158,7 +159,7 @@ class RecurrentLayer(Layer):
         if not self.cell.states:
             return self._hand_on(self._states(terms, mask, frames)), ()
         state = state or self.begin()
-        exporting = torch.compiler.is_exporting()
+        exporting = is_exporting()
         if (
             self.cell.states == 1
             and not exporting

@@ -19,7 +19,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.features import front_end
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, cmvn_statistics
-from bayes_asr.decode.export import export_onnx
+from bayes_asr.decode.export import OLDEST_TORCH, export_onnx
 from bayes_asr.decode.forward import exportable
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.kaldi_io.ark import iter_matrices
@@ -30,6 +30,7 @@ from tests.support.nn_units import CAUSAL, DIRECTIONS, UNITS, model, name, side_
 from tests.support.places import ROOT
 from tests.support.small_corpus import DIMENSIONS
 
+pytest.importorskip("torch", OLDEST_TORCH)
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.usefixtures("quick_onnx")
 WIDTH, PDFS, BOUND = 3, 4, 1e-4

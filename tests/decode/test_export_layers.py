@@ -10,7 +10,7 @@ import torch
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.features.front_end import FEATURES
-from bayes_asr.decode.export import export_onnx, export_torchscript
+from bayes_asr.decode.export import OLDEST_TORCH, export_onnx, export_torchscript
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.runs.trained_network import TrainedNetwork
@@ -18,6 +18,7 @@ from tests.decode.test_export import check_close, check_steps, check_utterances,
 from tests.support.nn_layers import FORMS, INPUTS, network_of, stacked
 from tests.support.nn_units import plain_front_end, side_by_side
 
+pytest.importorskip("torch", OLDEST_TORCH)
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.usefixtures("quick_onnx")
 

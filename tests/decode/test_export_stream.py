@@ -12,6 +12,7 @@ import bayes_asr
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.decode.export import OLDEST_TORCH
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.utterance import choose_engine, decode_utterance
 from bayes_asr.kaldi_io.text import read_symbols
@@ -19,6 +20,7 @@ from tests.support.places import CONF, ROOT
 from tests.support.sounds import riff
 from tests.support.tones import RATE, TINY, command, speak
 
+pytest.importorskip("torch", OLDEST_TORCH)
 for needed in ("kaldi_native_fbank", "kaldifst", "onnxruntime", "onnxscript"):
     pytest.importorskip(needed)
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_onnx")]

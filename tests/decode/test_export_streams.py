@@ -9,13 +9,14 @@ import torch
 import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.data.features.front_end import FEATURES, append_context
-from bayes_asr.decode.export import export_onnx, export_program
+from bayes_asr.decode.export import OLDEST_TORCH, export_onnx, export_program
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.train.start import train
 from tests.decode.forward.test_several_streams import network, utterance
 from tests.support.training_runs import config_of
 from tests.support.two_streams import BOTH, OTHER, at_frames, write_both
 
+pytest.importorskip("torch", OLDEST_TORCH)
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.usefixtures("quick_onnx")
 BOUND = 1e-4

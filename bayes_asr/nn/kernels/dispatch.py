@@ -9,10 +9,10 @@ products, losses and dropout masks there are torch's form and that of `cpu`, whi
 from importlib import import_module
 from typing import Protocol, cast
 
-import torch
 from torch import Tensor
 
 from bayes_asr.config.catalogue import GPU_PATHS
+from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.kernels.cpu import recurrence as cpu
 from bayes_asr.nn.kernels.reference import associative, fused, scan
 from bayes_asr.nn.kernels.reference.scan import Recurrence
@@ -48,7 +48,7 @@ def choose_backend(cell: Cell, weights: Tensor, *, fused: bool, path: str = "eag
 
     fused: take others than the reference. path: one of `GPU_PATHS`.
     """
-    if not fused or torch.compiler.is_exporting():
+    if not fused or is_exporting():
         return scan
     module = GPU_PATHS[path]
     preferred = (cast(Backend, import_module(module)),) if module else ()

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.units.cell import Cell
@@ -85,7 +86,7 @@ def scan(
     Returns the first state tensor at every frame [N, D, H], in the order of `inputs_NDX`, and the
     state after the last time step.
     """
-    if torch.compiler.is_exporting():
+    if is_exporting():
         return _scan_one(step, state, inputs_NDX)
     outputs = []
     # Sequences are sorted by length: those that go on at a time step are the first n.
@@ -111,7 +112,7 @@ def step_through(
         weights = cast(Tensor, V).unflatten(2, (cell.gates, -1))[:, :, gates].flatten(2)
         if len(weights) == 1:
             terms = h @ weights[0]
-        elif torch.compiler.is_exporting():  # matrices can be quantised, batches of them cannot
+        elif is_exporting():  # matrices can be quantised, batches of them cannot
             terms = torch.stack([h[:, d] @ matrix for d, matrix in enumerate(weights)], 1)
         else:
             terms = torch.bmm(h.transpose(0, 1), weights).transpose(0, 1)
