@@ -69,6 +69,18 @@ def test_words_and_times_are_those_spoken(
     assert first[4] == "six"
 
 
+def test_only_files_that_are_used_are_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Transcribing needs the model that came with the alignments, not the alignments."""
+    (tmp_path / "sound").write_bytes(riff(speak(["six"], np.random.default_rng(99)).samples))
+    capsys.readouterr()
+    command("transcribe", run, tmp_path / "sound")
+    said = capsys.readouterr().err
+    assert "model: " in said
+    assert "alignments" not in said
+
+
 def test_python_hears_as_the_command_does(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -357,6 +369,7 @@ def test_a_run_on_other_features_says_what_is_missing(
     said = capsys.readouterr().err
     assert "not of the built-in front end" in said
     assert "fMLLR transform of its speaker" in said
+    assert "./run.sh --features fbank" in said
 
 
 @pytest.mark.parametrize(

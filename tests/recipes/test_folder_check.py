@@ -56,6 +56,16 @@ def test_all_that_is_odd_is_said_at_once(
     assert "lm.arpa: has no word of the lexicon, whose 2 words are such as HELLO, WOR" in errors[2]
 
 
+def test_a_model_of_other_words_than_those_that_are_spelled_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a lexicon.txt, the words of train are spelled by their letters."""
+    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello world"))
+    (corpus / "lm.arpa").write_text(ARPA.format("HALLO", "WELT"))
+    (error,) = refuse(corpus, capsys)
+    assert "lm.arpa: has no word of the lexicon, whose " in error
+
+
 def test_a_folder_of_sounds_that_may_not_be_read_is_not_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

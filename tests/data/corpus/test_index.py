@@ -188,6 +188,17 @@ def test_what_changed_is_read_again_and_said(
     assert named in messages()
 
 
+@pytest.mark.parametrize(("name", "announced"), [("../index", True), ("index", False)])
+def test_an_index_elsewhere_than_beside_the_run_is_announced(
+    name: str, announced: bool, corpus: Path, tmp_path: Path, messages: Any
+) -> None:
+    run = tmp_path / "runs/run"
+    train(config_of(corpus, "train.epochs=1", f"data.index={name}"), run)
+    folder = (run.parent / name).resolve()
+    assert list(folder.iterdir())
+    assert (f"written to {folder}" in messages()) == announced
+
+
 @pytest.mark.slow
 def test_other_preparation_has_an_index_of_its_own(
     corpus: Path, tmp_path: Path, surveys: list[str]
