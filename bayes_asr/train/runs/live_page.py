@@ -15,7 +15,8 @@ MEASURES = ("error", "loss")
 WIDTH, HEIGHT = 640, 200  # of a chart, in units of SVG
 STYLE = """:root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 1rem auto; padding: 0 1rem }
-svg { width: 100%; border: 1px solid #8888 } polyline { fill: none; stroke-width: 2 }"""
+svg { width: 100%; border: 1px solid #8888 } polyline { fill: none; stroke-width: 2 }
+h2 { overflow-wrap: anywhere }"""
 
 
 def write_page(runs: Sequence[RunStatus], path: Path, seconds: float) -> None:
