@@ -46,11 +46,15 @@ hypothesis.settings.load_profile("busy")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without looking for garbage: all that is made, now and by imports, stays."""
+    """Collect without looking for garbage: all that is made, now and by imports, stays.
+
+    Later it is looked for seldom: exports and trainings make many objects at once.
+    """
     gc.disable()
     yield
     gc.freeze()
     gc.enable()
+    gc.set_threshold(10_000, 20, 20)
     atexit.register(gc.unfreeze)  # for libraries that count at the end what is left
 
 
