@@ -7,7 +7,6 @@
 
 #ifdef COMPILES_BF16
 #define BF16_PRODUCTS
-#include <immintrin.h>
 
 BEGIN_INSTRUCTIONS("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")
 #include "path.h"

@@ -18,6 +18,10 @@
 #include <type_traits>
 #include <utility>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include "buffer.h"
 #include "kernels.h"
 #include "team.h"

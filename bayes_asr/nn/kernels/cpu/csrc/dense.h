@@ -140,7 +140,7 @@ class Dense {
       for (int v = 0; v < kPair; ++v) {
         Word column;
         __builtin_memcpy(&column, panel + (left.words * kPair + v) * LANES, sizeof column);
-        sums[r * kPair + v] = Store::MultiplyAdd(a, column, sums[r * kPair + v]);
+        sums[r * kPair + v] = Store::AddProduct(a, column, sums[r * kPair + v]);
       }
     }
   }

@@ -168,7 +168,7 @@ void MultiplyRows(const Left &left, const uint32_t *panel, Vec *sums, int sums_s
       uint32_t a;
       __builtin_memcpy(&a, rows + r * row, sizeof a);  // it may be a float
 #pragma GCC unroll 2
-      for (int c = 0; c < C; ++c) sum[r][c] = Store::MultiplyAdd(a, columns[c], sum[r][c]);
+      for (int c = 0; c < C; ++c) sum[r][c] = Store::AddProduct(a, columns[c], sum[r][c]);
     }
   }
 #pragma GCC unroll 16

@@ -103,6 +103,18 @@ INLINE Vec Tanh(Vec x) {
   return Abs(x) < 0.625f ? near : (x < 0 ? -far : far);
 }
 
+// a * b + sum, rounded once where there is an instruction for it.  A compiler that is left to choose
+// may choose anew for each number of rows, and a row would have other bits beside other rows.
+INLINE Vec MultiplyAdd(float a, Vec b, Vec sum) {
+#if defined __x86_64__ && LANES == 16
+  return _mm512_fmadd_ps(_mm512_set1_ps(a), b, sum);
+#elif defined __x86_64__ && LANES == 8
+  return _mm256_fmadd_ps(_mm256_set1_ps(a), b, sum);
+#else
+  return a * b + sum;
+#endif
+}
+
 // Lanes of two vectors in turn, beginning with lane `first` of each.
 template <int first, int... lane>
 INLINE Word Interleaved(Word a, Word b, std::integer_sequence<int, lane...>) {
@@ -135,8 +147,8 @@ struct Float32 {
   static INLINE Word Consecutive(const float *p) { return Bits<Word>(Load(p, LANES)); }
   static INLINE Vec Load(const float *p, int64_t count) { return LoadSome<Vec>(p, count); }
   static INLINE void Store(float *p, Vec x, int64_t count) { StoreSome(p, x, count); }
-  static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
-    return Bits<float>(a) * Bits<Vec>(b) + sum;
+  static INLINE Vec AddProduct(uint32_t a, Word b, Vec sum) {
+    return MultiplyAdd(Bits<float>(a), Bits<Vec>(b), sum);
   }
 };
 
@@ -162,12 +174,12 @@ struct Bfloat16 {
   static INLINE void Store(uint16_t *p, Vec x, int64_t count) {
     StoreSome(p, Rounded(x), count);
   }
-  static INLINE Vec MultiplyAdd(uint32_t a, Word b, Vec sum) {
+  static INLINE Vec AddProduct(uint32_t a, Word b, Vec sum) {
 #ifdef BF16_PRODUCTS
     return _mm512_dpbf16_ps(sum, Bits<__m512bh>(Word{} + a), Bits<__m512bh>(b));
 #else
-    sum = Bits<float>(a << 16) * Bits<Vec>(b << 16) + sum;
-    return Bits<float>(a & 0xffff0000u) * Bits<Vec>(b & 0xffff0000u) + sum;
+    sum = MultiplyAdd(Bits<float>(a << 16), Bits<Vec>(b << 16), sum);
+    return MultiplyAdd(Bits<float>(a & 0xffff0000u), Bits<Vec>(b & 0xffff0000u), sum);
 #endif
   }
 
