@@ -212,9 +212,21 @@ DAMAGE = {
     "no annotations": ("corpusResources/meetings.xml", None, "no corpusResources/meetings.xml"),
     "a speaker without words": ("words/ES2002a.A.words.xml", None, "ES2002a.A.words.xml: No such"),
     "words cut off": ("words/ES2002a.A.words.xml", (b"</nite:root>", b""), "not XML: no element"),
-    "a time that is none": ("words/ES2002a.A.words.xml", (b'"1.0"', b'"soon"'), "is 'soon', not"),
-    "a time that never comes": ("words/ES2002a.A.words.xml", (b'"1.0"', b'"nan"'), "is 'nan', not"),
-    "a time before the meeting": ("words/ES2002a.A.words.xml", (b'"1.0"', b'"-1"'), "is '-1', not"),
+    "a time that is none": (
+        "words/ES2002a.A.words.xml",
+        (b'time="1.0"', b'time="soon"'),
+        "is 'soon', not",
+    ),
+    "a time that never comes": (
+        "words/ES2002a.A.words.xml",
+        (b'time="1.0"', b'time="nan"'),
+        "is 'nan', not",
+    ),
+    "a time before the meeting": (
+        "words/ES2002a.A.words.xml",
+        (b'time="1.0"', b'time="-1"'),
+        "is '-1', not",
+    ),
     "a word of nowhere": (
         "segments/ES2002a.A.segments.xml",
         (b"id(ES2002a.A.words0)", b"id(ES2002a.A.words77)"),

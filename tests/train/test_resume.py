@@ -44,7 +44,7 @@ def test_bfloat16_learns_in_single_precision_weights_and_resumes_bit_for_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where it has to be emulated."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     config = config_of(small_corpus, *OPTIONS, "train.precision=bfloat16")
     train(config, tmp_path / "whole")
     with (

@@ -288,11 +288,15 @@ def test_bfloat16_without_instructions_for_it_is_float32(
 ) -> None:
     cpu = torch.device("cpu")
     for name in ("avx512_bf16", "amx_bf16", "sve_bf16"):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda name=name: {name: True})
+        monkeypatch.setattr(
+            torch.cpu, "get_capabilities", lambda name=name: {name: True}, raising=False
+        )
         assert choose_precision("bfloat16", cpu) == "bfloat16"
     assert choose_precision("float32", cpu) == "float32"
     monkeypatch.setattr(components, "library", SimpleNamespace(paths=lambda: ["avx512"]))
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": False, "avx": True})
+    monkeypatch.setattr(
+        torch.cpu, "get_capabilities", lambda: {"amx_bf16": False, "avx": True}, raising=False
+    )
     options = ("train.noise=0.2", "train.tempo=0.1", "train.epochs=3")
     train(config_of(small_corpus, "train.precision=bfloat16", *options), tmp_path)
     assert_same(states(tmp_path), undisturbed)
