@@ -3,8 +3,8 @@
 # dictionary and language model with monophones, and alignments that begin with states of equal lengths. A small network
 # learns them and aligns again, a second one learns what came of it.
 # $sets are the recipe's names of train, dev and test, $oov is the word that stands for those without pronunciation.
-# $pauses, if set, is the probability of a pause between words of the graph, $dither the noise of the MFCC. Where there is data/local/dict_align, it
-# aligns text_words.
+# $pauses, if set, is the probability of a pause between words of the graph, $dither the noise of the MFCC. Where there
+# is data/local/dict_align, it aligns text_words.
 # The recipe's aligner.yaml describes the small networks, its without_kaldi.yaml what else differs without GMMs.
 # run.sh sets the others, of which $configuration grows, and $force and $max_skipped may be empty.
 : "${sets[@]:?}" "${oov:?}" "${out:?}" "${nj:?}"

@@ -40,6 +40,11 @@ def name_some(names: Sequence[str]) -> str:
     return printable(", ".join(names[:NAMED])) + (", ..." if len(names) > NAMED else "")
 
 
+def count_of(number: int, one: str, several: str = "") -> str:
+    """`1 word is`, `2 words are`; several: as of more than one, by default with an s behind it."""
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
+
+
 def nearest(word: Any, words: Iterable[str]) -> str:
     """A question about a word that may be misspelt; empty where none of the known is near."""
     names = [str(each) for each in words]

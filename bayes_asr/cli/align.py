@@ -5,8 +5,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (

@@ -9,8 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, lm_weight, penalty, processes

@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, suggest
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
+from bayes_asr.base.errors import count_of
 from bayes_asr.cli.arguments import processes
 from bayes_asr.decode.lmrescore import replace_lm_in
 from bayes_asr.kaldi_io.lattice_files import check_lattice_jobs

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.files import is_there, real_path, replacing, together
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
+from bayes_asr.base.errors import count_of
 from bayes_asr.cli.arguments import frame_shift, lm_weight, penalty, processes, whole
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
 from bayes_asr.decode.lattices.paths import pair_weights

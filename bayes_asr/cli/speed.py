@@ -4,7 +4,7 @@ import argparse
 from fractions import Fraction
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
+from bayes_asr.base.errors import count_of
 from bayes_asr.cli.arguments import real
 from bayes_asr.data.sound.speed import write_speeds
 

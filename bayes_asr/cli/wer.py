@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.base.errors import InputError, count_of, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import whole
 from bayes_asr.evaluate.score.glm import find_glm, read_glm

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.kernels.cpu import library
 
 LARGE = 2**24  # multiplications: smaller products gain nothing
+# Whether a network is being written down for other programs. torch 2.6 does not tell that from
+# compiling: there what is compiled runs the reference too.
+is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
 PRODUCTS = {  # the paths that have the vectors for them

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import drop
-from bayes_asr.nn.exporting import is_exporting
+from bayes_asr.nn.linear import is_exporting
 from bayes_asr.nn.norm import LAYER_NORMS, MOMENTUM, BatchNorm
 from bayes_asr.nn.units.activations import build_activation
 

@@ -9,14 +9,13 @@ from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.nn.dropout import frame_keys, keep_mask
-from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.first_weights import draw_as_pytorch_kaldi, draw_by_units
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.kernels.dispatch import Backend, choose_backend
 from bayes_asr.nn.kernels.reference.scan import Recurrence, step_through
 from bayes_asr.nn.layer import Layer, State
-from bayes_asr.nn.linear import Linear, factor_type, has_product
+from bayes_asr.nn.linear import Linear, factor_type, has_product, is_exporting
 from bayes_asr.nn.norm import build_norm
 from bayes_asr.nn.units.cell import Cell, build_cell, find_cell
 

@@ -9,8 +9,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import processes

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
+from bayes_asr.base.errors import count_of
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import add_max_skipped, key, lm_weight, penalty, real
 from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
+from bayes_asr.base.errors import count_of
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.gmm.features import write_fmllr
 

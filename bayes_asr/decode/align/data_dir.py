@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.files import is_there, real_path, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import needing_memory
+from bayes_asr.base.errors import count_of, needing_memory
 from bayes_asr.nn.transfer import CPU
 
 BATCH_SEQUENCES = 64

@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from bayes_asr.base import elementary
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.graph.transducers import BACKOFF, MOST_BACKOFFS, sort_arcs, sources
 from bayes_asr.decode.search import compiled

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import Score
 from bayes_asr.evaluate.score.statistics import (

@@ -12,10 +12,10 @@ from typing import Protocol, cast
 from torch import Tensor
 
 from bayes_asr.config.catalogue import GPU_PATHS
-from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.kernels.cpu import recurrence as cpu
 from bayes_asr.nn.kernels.reference import associative, fused, scan
 from bayes_asr.nn.kernels.reference.scan import Recurrence
+from bayes_asr.nn.linear import is_exporting
 from bayes_asr.nn.units.cell import Cell
 
 

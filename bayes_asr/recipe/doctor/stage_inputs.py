@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.directories import data_dir, features_of, stream_dirs

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from bayes_asr.base.counted import count_of
+from bayes_asr.base.errors import count_of
 from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.corpus.directories import features_of, stream_dirs

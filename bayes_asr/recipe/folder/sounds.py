@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, complaint, name_some, printable
+from bayes_asr.base.errors import InputError, complaint, count_of, name_some, printable
 from bayes_asr.base.files import open_to_read
 from bayes_asr.data.sound.audio import load_library, read_head
 from bayes_asr.kaldi_io.binary import open_bytes

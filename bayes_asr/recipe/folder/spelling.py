@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.kaldi_io.binary import iter_lines

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from bayes_asr.base.counted import count_of
-from bayes_asr.base.errors import InputError, name_some, printable
+from bayes_asr.base.errors import InputError, count_of, name_some, printable
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.dictionary import SUFFIXES
 from bayes_asr.decode.graph.lexicon import Pronunciation, number_words, read_lexicon

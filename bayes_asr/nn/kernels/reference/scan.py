@@ -9,9 +9,9 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.exporting import is_exporting
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
+from bayes_asr.nn.linear import is_exporting
 from bayes_asr.nn.units.cell import Cell
 
 Step = Callable[[Tensor, State, int], State]

@@ -1,8 +1,8 @@
-"""Counted things in messages."""
+"""Words of messages."""
 
 import pytest
 
-from bayes_asr.base.counted import count_of
+from bayes_asr.base.errors import count_of
 
 
 @pytest.mark.parametrize(
