@@ -31,9 +31,9 @@ from bayes_asr.kaldi_io.segments import Segment
 from bayes_asr.kaldi_io.text import read_mapping
 
 Remark = tuple[str, str]  # a sound, and what was done to it
-DIGITAL_SILENCE = 0.1  # seconds; of shorter ones GMMs can be trained
+ANNOUNCED_SILENCE = 0.1  # seconds of digital silence; of shorter ones GMMs can be trained
 UNLIKE = (
-    f"has {DIGITAL_SILENCE:g} s or more of digital silence, whose features are unlike those of"
+    f"has {ANNOUNCED_SILENCE:g} s or more of digital silence, whose features are unlike those of"
     " other silence, so that GMMs may learn nothing: --dither 1 gives it noise"
 )
 
@@ -88,20 +88,20 @@ def _compute(
     for utt, samples in read_utterances(
         sounds, recording, segments, lambda sound, remark: remarks.append((sound, remark))
     ):
-        if needs_dither(front_end, samples):
+        if _needs_dither(front_end, samples):
             remarks.append((utt, UNLIKE))
         # With one noise for all utterances, GMMs would learn that noise.
         matrices.append((utt, front_end(samples, zlib.crc32(utt.encode()))))
     return matrices, remarks
 
 
-def needs_dither(front_end: Analysis, samples: np.ndarray) -> bool:
+def _needs_dither(front_end: Analysis, samples: np.ndarray) -> bool:
     """Whether samples [N] have digital silence, a stretch of equal ones, and no noise is added."""
     if front_end.dither or front_end.spectrum not in {"mfcc", "fbank", "plp"} or not len(samples):
         return False
     changes = np.flatnonzero(np.diff(samples))
     lengths = np.diff(changes, prepend=-1, append=len(samples) - 1)
-    return bool(lengths.max() >= DIGITAL_SILENCE * front_end.sample_rate)
+    return bool(lengths.max() >= ANNOUNCED_SILENCE * front_end.sample_rate)
 
 
 def _sift(

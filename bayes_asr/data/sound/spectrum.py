@@ -99,7 +99,9 @@ class Analysis:
         # The computer copies what it is given: in parts, that costs no memory.
         for begin in range(0, len(samples), BLOCK):
             block = samples[begin : begin + BLOCK]
-            computer.accept_waveform(self.sample_rate, add_noise(block, self.dither, place + begin))
+            computer.accept_waveform(
+                self.sample_rate, _add_dither(block, self.dither, place + begin)
+            )
         computer.input_finished()
         frames = [computer.get_frame(i) for i in range(computer.num_frames_ready)]
         # The reshape gives [0, F] where the sound is too short for one frame.
@@ -130,7 +132,7 @@ class Analysis:
         return knf.OnlineFbank(options)
 
 
-def add_noise(samples: np.ndarray, size: float, place: int) -> np.ndarray:
+def _add_dither(samples: np.ndarray, size: float, place: int) -> np.ndarray:
     """Samples [N] with Gaussian noise of so many steps, which depends on their place in the sound
     alone: neither on runs nor on the pieces in which they come.
     """

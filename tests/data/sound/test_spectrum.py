@@ -100,7 +100,7 @@ def test_dither_is_gaussian_noise_of_so_many_steps(kind: Any) -> None:
     assert len(np.unique(silence[:2000], axis=0)) == 2000, "no two frames are alike"
 
 
-def test_loud_sound_with_dither_is_nearly_that_without(shared_data: Path) -> None:
+def test_loud_sound_with_dither_is_nearly_that_without() -> None:
     samples = 1000 * RNG.standard_normal(16000).astype(np.float32)
     np.testing.assert_allclose(Analysis(dither=1)(samples), Analysis()(samples), atol=0.1)
 
