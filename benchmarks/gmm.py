@@ -4,7 +4,7 @@ The data is that of an experiment of local/gmm.sh, repeated under other names un
 hours; its archives stay where they are. Steps take a pass or two, which contain all that passes do.
 
     python benchmarks/gmm.py EXPERIMENT [--hours 1 10 100] [--nj 1 2] [--steps mono align deltas
-    lda-mllt sat] [--leaves 2500] [--gaussians 15000] [--json FILE] [--record]
+    lda-mllt sat decode] [--leaves 2500] [--gaussians 15000] [--json FILE] [--record]
 """
 
 import argparse
@@ -30,6 +30,7 @@ from bayes_asr.kaldi_io.text import write_lines, write_speakers, write_text
 Row = dict[str, Any]
 KEPT = ("final.mdl", "tree", "final.mat", "full.mat", "cmvn_opts", "splice_opts", "phones.txt")
 BEFORE = {"deltas": "mono_ali", "lda-mllt": "tri1_ali", "sat": "tri2_ali"}
+FIXED = ("align", "decode")  # by a model that is there
 PASSES = {"mono": 1, "deltas": 1, "lda-mllt": 2, "sat": 2}  # the second adapts
 
 
@@ -98,25 +99,27 @@ def measure(words: list[str]) -> Mapping[str, float]:
 
 def run(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
     """Time all steps at all sizes."""
-    lang = str(args.experiment / "data/lang")
+    lang, tri3 = str(args.experiment / "data/lang"), str(args.experiment / "exp/tri3")
     for hours in args.hours:
         data = folder / f"data{hours:g}"
         times = repeat(args.experiment, hours, data)
         for step in args.steps:
-            before: list[str] = []
+            inputs = [str(data), lang]
             if step in BEFORE:
                 ali = folder / f"{BEFORE[step]}{hours:g}"
                 repeat_alignments(args.experiment / "exp" / BEFORE[step], times, ali)
-                before = [str(ali)]
+                inputs.append(str(ali))
             elif step == "align":
-                before = [str(args.experiment / "exp/tri3")]
+                inputs.append(tri3)
+            elif step == "decode":
+                inputs = [str(data), f"{tri3}/graph", tri3]
             size = [f"--gaussians={args.gaussians}", f"--passes={PASSES.get(step)}"]
             size += [] if step == "mono" else [f"--leaves={args.leaves}"]
             for nj in args.nj:
                 out = folder / f"{step}{hours:g}of{nj}"
-                words = [step, str(data), lang, *before, str(out), f"--nj={nj}"]
+                words = [step, *inputs, str(out), f"--nj={nj}"]
                 row = {"step": step, "hours": hours, "nj": nj}
-                row |= measure([*words, *([] if step == "align" else size)])
+                row |= measure([*words, *([] if step in FIXED else size)])
                 row["seconds_an_hour"] = row["seconds"] / hours
                 print(
                     " ".join(
@@ -135,7 +138,7 @@ def main() -> None:
     parser.add_argument("experiment", type=Path, help="OUT of a recipe whose GMMs are trained")
     parser.add_argument("--hours", type=float, nargs="+", default=[1, 10, 100])
     parser.add_argument("--nj", type=int, nargs="+", default=[1, 2])
-    steps = ("mono", "align", *BEFORE)
+    steps = ("mono", "align", *BEFORE, "decode")
     parser.add_argument("--steps", nargs="+", choices=steps, default=steps)
     parser.add_argument("--leaves", type=int, default=2500, help="default 2500")
     parser.add_argument("--gaussians", type=int, default=15000, help="default 15000")

@@ -9,7 +9,7 @@ from bayes_asr.base.shared_library import P, SharedLibrary
 
 
 class MatrixView(c.Structure):
-    """The struct of this name in sums.cpp: a matrix of either precision, in any order."""
+    """The struct of this name in gmm.h: a matrix of either precision, in any order."""
 
     _fields_ = (
         ("data", P),
@@ -29,6 +29,7 @@ LIBRARY = SharedLibrary(
     "gmm",
     (MatrixView,),
     {
+        "take_path": (c.c_int64, [c.c_int64]),
         "multiply": (c.c_int32, [c.c_int64, c.c_int64, c.c_int64, P, P, P]),
         "score": (c.c_int32, [c.c_int64, c.c_int64, P, c.c_int64, P, P, P, P]),
         "log": (None, [c.c_int64, P, P]),

@@ -1,7 +1,4 @@
-// What the headers of a path begin with.  A path is the code for one instruction set, which is
-// chosen behind this header: what comes from the standard library is compiled for every machine.
-// The rest is in namespaces without a name, so that no function of one path stands in for that of
-// another.
+// What the headers of a path begin with (base/csrc/instructions.h says what a path is).
 //
 // A file that compiles a path first sets PATH (its name in kernels.h), LANES (floats in a vector)
 // and ROWS (rows whose sums fit into the registers); without, they are those of every machine.
@@ -22,6 +19,7 @@
 #include <immintrin.h>
 #endif
 
+#include "../../../../base/csrc/instructions.h"
 #include "buffer.h"
 #include "kernels.h"
 #include "team.h"
@@ -34,19 +32,4 @@
 #else
 #define ROWS 4
 #endif
-#endif
-
-#define INLINE inline __attribute__((always_inline))
-
-#ifdef __clang__
-#define INSTRUCTIONS_STRING(text) #text
-#define BEGIN_INSTRUCTIONS(names) \
-  _Pragma(INSTRUCTIONS_STRING(                                                        \
-      clang attribute push(__attribute__((target(names))), apply_to = function)))
-#define END_INSTRUCTIONS _Pragma("clang attribute pop")
-#else
-#define INSTRUCTIONS_STRING(text) #text
-#define BEGIN_INSTRUCTIONS(names) \
-  _Pragma("GCC push_options") _Pragma(INSTRUCTIONS_STRING(GCC target(names)))
-#define END_INSTRUCTIONS _Pragma("GCC pop_options")
 #endif

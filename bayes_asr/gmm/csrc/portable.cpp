@@ -1,0 +1,3 @@
+// Every machine: what the compiler makes of short vectors.
+
+#include "path.h"
