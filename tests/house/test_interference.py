@@ -2,16 +2,19 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from bayes_asr.decode import export
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.evaluate.report import figures
 from tests.attacks.interference import WORKS, attack
 from tests.attacks.kill_training import digest
 from tests.attacks.laboratory import build
@@ -34,24 +37,52 @@ def laboratory(folder: Path) -> Path:
     return build(folder / "laboratory")
 
 
-@pytest.fixture
-def one_translation(verb: str, request: pytest.FixtureRequest) -> None:
-    """A network is translated to ONNX once: it takes seconds, and writes nothing."""
-    if "--onnx" not in verb:
-        return
-    request.getfixturevalue("quick_onnx")
-    translate, kept = export._translate, dict[str, Any]()
+class Drawing:
+    """A figure that is drawn when it is first saved; others of its kind save the same bytes."""
 
-    def keep(network: LogLikelihoods, **options: Any) -> Any:
+    def __init__(self, draw: Callable[[], Figure], kept: dict[str, bytes]) -> None:
+        self.draw, self.kept = draw, kept
+
+    def savefig(self, path: Path, **options: Any) -> None:
+        kind = repr(options)
+        if kind not in self.kept:
+            self.draw().savefig(path, **options)
+            self.kept[kind] = path.read_bytes()
+        path.write_bytes(self.kept[kind])
+
+
+def draws_once(draw: Callable[..., Figure]) -> Callable[..., Drawing]:
+    """What draws the same charts once."""
+    drawings: dict[str, dict[str, bytes]] = {}
+    return lambda *charts: Drawing(partial(draw, *charts), drawings.setdefault(repr(charts), {}))
+
+
+def translates_once(translate: Callable[..., Any]) -> Callable[..., Any]:
+    """What translates the same network once."""
+    kept: dict[str, Any] = {}
+
+    def translate_once(network: LogLikelihoods, **options: Any) -> Any:
         name = digest((network.model.state_dict(), network.log_priors.tolist(), options))
         if name not in kept:
             kept[name] = translate(network, **options)
         return deepcopy(kept[name])
 
-    request.getfixturevalue("monkeypatch").setattr(export, "_translate", keep)
+    return translate_once
 
 
-@pytest.mark.usefixtures("one_translation")
+@pytest.fixture
+def computed_once(verb: str, request: pytest.FixtureRequest) -> None:
+    """What takes seconds and writes nothing is computed once: networks as ONNX, and figures."""
+    monkeypatch = request.getfixturevalue("monkeypatch")
+    if verb == "export --onnx":
+        request.getfixturevalue("quick_onnx")
+        monkeypatch.setattr(export, "_translate", translates_once(export._translate))
+    if verb == "report":
+        for name in ("draw_bars", "draw_curves", "draw_confusions"):
+            monkeypatch.setattr(figures, name, draws_once(getattr(figures, name)))
+
+
+@pytest.mark.usefixtures("computed_once")
 @pytest.mark.parametrize(
     ("verb", "every"),
     [
