@@ -6,14 +6,16 @@ import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.base.files import is_there
+from bayes_asr.base.kept_results import KeptResults
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
-from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, sharing
+from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, kept_results, sharing
 from bayes_asr.config.decoding_keys import KALDI_DEFAULTS, SEARCH_KEYS
 from bayes_asr.data.directories import locate
 from bayes_asr.decode.lattices.paths import pair_weights
@@ -85,31 +87,17 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{filled['loglikes']}: not there; run {forward} first")
     if args.backend != "embedded" and args.shard:
         raise InputError("--shard is of the embedded backend; Kaldi's jobs have --nj and --cmd")
-    options = replace(
-        KALDI_DEFAULTS,
-        allow_partial=filled.get("allow_partial", False),
-        **{name: filled[name] for name in SEARCH_KEYS if name in filled},
-    )
-    job = DecodeJob(
-        str(filled["loglikes"]),
-        filled["graph"],
-        filled["model"],
-        options,
-        tuple(pair_weights(filled["lmwt"], filled["wip"])),
-        args.nj,
-        args.lm,
-        args.hotwords,
-    )
     # The variable is the one that Kaldi's cmd.sh exports.
     cmd = os.environ.get("decode_cmd", "") if args.cmd is None else args.cmd  # noqa: SIM112
-    in_shards = sharing(args, filled["out"], lambda: _list_inputs(args.run, filled))
+    in_shards = sharing(args, filled["out"], partial(_list_inputs, args.run, filled))
     with in_shards if args.backend == "embedded" else nullcontext() as mapper:
         summary = decode_archive(
-            job,
+            _make_job(args, filled),
             filled["out"],
             backend=args.backend,
             cmd=cmd,
             mapper=mapper,
+            kept=_find_kept(args, filled),
             recorded=bool(args.run),
         )
         if args.run:
@@ -123,13 +111,41 @@ def run(args: argparse.Namespace) -> None:
             )
 
 
+def _make_job(args: argparse.Namespace, filled: Mapping[str, Any]) -> DecodeJob:
+    options = replace(
+        KALDI_DEFAULTS,
+        allow_partial=filled.get("allow_partial", False),
+        **{name: filled[name] for name in SEARCH_KEYS if name in filled},
+    )
+    return DecodeJob(
+        str(filled["loglikes"]),
+        filled["graph"],
+        filled["model"],
+        options,
+        tuple(pair_weights(filled["lmwt"], filled["wip"])),
+        args.nj,
+        args.lm,
+        args.hotwords,
+    )
+
+
 def _list_inputs(run: Path | None, filled: Mapping[str, Any]) -> Inputs:
-    match = RSPECIFIER.fullmatch(filled["loglikes"])
-    source = Path(match["name"] if match else filled["loglikes"])
     graph = [*graph_files(filled["graph"], filled.get("lm")), filled["graph"] / "words.txt"]
     further = [run / CONFIG] if run else []
     further += [filled["hotwords"]] if "hotwords" in filled else []
-    return Inputs([source, *graph, filled["model"], *further])
+    return Inputs([_find_source(filled["loglikes"]), *graph, filled["model"], *further])
+
+
+def _find_kept(args: argparse.Namespace, filled: Mapping[str, Any]) -> KeptResults | None:
+    """What an ended call has left; None for Kaldi's decoder, and for what no file holds."""
+    if args.backend != "embedded" or not _find_source(filled["loglikes"]).is_file():
+        return None
+    return kept_results(args, filled["out"], partial(_list_inputs, args.run, filled))
+
+
+def _find_source(loglikes: str) -> Path:
+    match = RSPECIFIER.fullmatch(loglikes)
+    return Path(match["name"] if match else loglikes)
 
 
 def _compare_with_dev(run: Path, on: str, out: Path) -> None:

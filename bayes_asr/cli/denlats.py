@@ -1,11 +1,13 @@
 """bayes-asr denlats: denominator lattices of a set, for MMI, MPE and sMBR."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, processes, whole
+from bayes_asr.cli.sharing import Inputs, kept_results, list_inputs
 from bayes_asr.config.decoding_keys import SEARCH_KEYS, SearchOptions
 from bayes_asr.data.corpus.sets import is_labelled
 from bayes_asr.tasks.lattices.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
@@ -60,6 +62,7 @@ def run(args: argparse.Namespace) -> None:
             directory,
             nj=args.nj,
             open_pipe=open_pipe if args.allow_pipes else None,
+            kept=kept_results(args, directory, partial(_list_inputs, args, on)),
             **search,
         )
         lattices = summary.utterances - len(summary.empty)
@@ -67,3 +70,11 @@ def run(args: argparse.Namespace) -> None:
             f"{lattices} of {summary.utterances} utterances have a lattice:"
             f" data.{on}.lattices={[str(directory.absolute())]}"
         )
+
+
+def _list_inputs(args: argparse.Namespace, on: str) -> Inputs:
+    """What lattices depend on: the run and its set, and the graph or what it is made of anew."""
+    if args.graph:
+        return list_inputs(args.run, None, on, sorted(args.graph.glob("*")))
+    text = list_inputs(args.run, None, "train").files
+    return list_inputs(args.run, None, on, [*text, *sorted(args.lang.glob("*"))])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.jobs import JOB
+from bayes_asr.base.kept_results import KeptResults
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Cluster, Mapper, Shard, ShardWrittenError
@@ -178,6 +179,17 @@ def sharing(
         raise InputError("--nj is the number of jobs of --cmd: give --cmd run.pl to have them here")
     else:
         yield None
+
+
+def kept_results(
+    args: argparse.Namespace, out: Path, find_inputs: Callable[[], Inputs]
+) -> KeptResults | None:
+    """The results that an ended call has left in `out`; None for shards, which are kept apart, and
+    where commands give what is read.
+    """
+    if any(vars(args).get(option) for option in ("cmd", "shard", "allow_pipes")):
+        return None
+    return KeptResults(out, _hash(args, find_inputs()))
 
 
 def _is_passed(name: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.kept_results import KeptResults
 from bayes_asr.base.processes.pool import map_serially
 from bayes_asr.base.shards import Mapper
 from bayes_asr.config.decoding_keys import SearchOptions
@@ -87,14 +88,15 @@ def decode_data(
     adaptation: Adaptation | None = None,
     max_skipped: float = MAX_SKIPPED,
     mapper: Mapper = map_serially,
+    kept: KeptResults | None = None,
 ) -> DecodeSummary:
     """Decode the features of a data directory with the mixtures of a job of `make_job`.
 
     Writes in `out` what `decode.search.archive.decode_archive` writes and, with an `adaptation`,
     trans.1: the transforms of the speakers.  Each speaker is one item of `mapper` then, otherwise
-    each utterance is.  Utterances without features are named and left out; InputError, before
-    anything is decoded, if they are a larger share than `max_skipped`.  Other faults are those of
-    `decode_archive`.
+    each utterance is; `kept` are the results of an ended call.  Utterances without features are
+    named and left out; InputError, before anything is decoded, if they are a larger share than
+    `max_skipped`.  Other faults are those of `decode_archive`.
     """
     task = DecodingTask(table, job, adaptation, choose_engine().name)
     directory = table.read_data_dir()
@@ -102,7 +104,9 @@ def decode_data(
     speakers = {utt: spk for utt, spk in directory.utt2spk.items() if utt not in lacking}
     # Without adaptation each utterance is a group of its own, so that processes share them evenly.
     groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
-    decoder = GmmDecoder(groups, mapper(partial(decode_group, task), groups.items()))
+    decode: partial[Iterator[SpeakerResults]] = partial(mapper, partial(decode_group, task))
+    results = kept.go_on(decode, groups.items()) if kept else decode(groups.items())
+    decoder = GmmDecoder(groups, results)
     _, mixtures = read_gmm(job.model)
     sound = read_analysis(table.data)
     record = {

@@ -13,6 +13,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes.pool import open_pool
 from bayes_asr.base.shards import Cluster, Shard, ShardWrittenError
+from bayes_asr.cli import main
 from bayes_asr.data.features.fmllr_record import FmllrRecord, read_record
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.decode.graph.transducers import build_fst
@@ -20,6 +21,7 @@ from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
+from bayes_asr.gmm import decoding
 from bayes_asr.gmm.adaptation import Adaptation, SpeakerAdapter
 from bayes_asr.gmm.affine import apply_transform, identity
 from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
@@ -34,6 +36,7 @@ from bayes_asr.kaldi_io.text import read_text
 from tests.support.archives import one_line
 from tests.support.decode_cases import word_paths
 from tests.support.spoken_mixtures import DIM, Spoken, write_model, write_spoken
+from tests.support.training_runs import Killed
 
 ADAPTATION = Adaptation((7, 8), min_count=100)
 GRID = {"lmwts": [1.0, 10.0], "wips": [0.0, 1.0]}
@@ -210,6 +213,38 @@ def test_shards_change_nothing(spoken: Spoken, adapted: Path, tmp_path: Path) ->
     decode(spoken, out, ADAPTATION, mapper=gathering)
     assert_same(adapted, out)
     assert (adapted / "trans.1").read_bytes() == (out / "trans.1").read_bytes()
+
+
+@pytest.mark.parametrize("adapts", [False, True], ids=["plain", "adapted"])
+def test_an_ended_call_goes_on(
+    adapts: bool, spoken: Spoken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With whom it has not adapted to, or what it has not decoded."""
+    decode_group, groups, end = decoding.decode_group, list[str](), -1
+
+    def count_groups(task: object, name: str, utts: list[str]) -> object:
+        if len(groups) == end:
+            raise Killed
+        groups.append(name)
+        return decode_group(task, name, utts)
+
+    monkeypatch.setattr(decoding, "decode_group", count_groups)
+    words = ["gmm", "decode", str(spoken.data), str(spoken.graph), str(spoken.model)]
+    option = "--adapt" if adapts else "--no-adapt"
+    assert main([*words, str(tmp_path / "whole"), option, "--lmwt", "1", "2"]) == 0
+    whole, end = groups.copy(), len(groups) + 1
+    ended = [*words, str(tmp_path / "ended"), option, "--lmwt", "1", "2"]
+    with pytest.raises(Killed):
+        main(ended)
+    end = -1
+    assert main(ended) == 0
+    assert groups == whole * 2
+    assert len(whole) == (2 if adapts else 8)
+    kept, made = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("ended", "whole")
+    )
+    assert kept == made
 
 
 BOTH = pytest.mark.parametrize("adaptation", [None, ADAPTATION], ids=["plain", "adapted"])

@@ -7,7 +7,13 @@ from pathlib import Path
 from bayes_asr.base.errors import count_of
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import add_max_skipped, key, lm_weight, penalty, real
-from bayes_asr.cli.gmm.sharing import add_common_arguments, say, sharing_steps
+from bayes_asr.cli.gmm.sharing import (
+    add_common_arguments,
+    list_step_inputs,
+    say,
+    sharing_steps,
+)
+from bayes_asr.cli.sharing import kept_results
 from bayes_asr.data.sound.recordings import MAX_SKIPPED
 from bayes_asr.decode.graph.lang import read_silence_ids
 from bayes_asr.gmm.adaptation import Adaptation
@@ -73,7 +79,8 @@ def run(args: argparse.Namespace) -> None:
     if is_adapted(args.model) if args.adapt is None else args.adapt:
         options = {name: getattr(args, name) for name in ADAPTING}
         adaptation = Adaptation(read_silence_ids(args.graph), **options)
-    with sharing_steps(args, lambda: [args.graph, args.model]) as mapper:
+    folders = [args.graph, args.model]
+    with sharing_steps(args, lambda: folders) as mapper:
         search = replace(SEARCH, **{name: getattr(args, name) for name in OPTIONS})
         summary = decode_data(
             FeatureTable(args.data, open_pipe=open_pipe if args.allow_pipes else None),
@@ -82,6 +89,7 @@ def run(args: argparse.Namespace) -> None:
             adaptation=adaptation,
             max_skipped=args.max_skipped,
             mapper=mapper,
+            kept=kept_results(args, args.out, lambda: list_step_inputs(args, folders)),
         )
         how = "with transforms of their speakers, where they say enough, " if adaptation else ""
         say(

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -57,15 +57,17 @@ def sharing_steps(
     list_folders: where all lies that results depend on, besides the data and the lang folder.
     """
 
-    def find_inputs() -> Inputs:
-        tables = [args.data / name for name in DATA_FILES]
-        lang = [args.lang / name for name in (*LANG_FILES, *TREE_FILES)] if "lang" in args else []
-        further = [path for directory in list_folders() for path in sorted(directory.glob("*"))]
-        return Inputs([*tables, *lang, *filter(Path.is_file, further)])
-
-    with sharing(args, args.out, find_inputs) as mapper:
+    with sharing(args, args.out, lambda: list_step_inputs(args, list_folders())) as mapper:
         if mapper:
             yield mapper
         else:
             with open_pool(args.nj) as mapper:
                 yield mapper
+
+
+def list_step_inputs(args: argparse.Namespace, folders: Iterable[Path]) -> Inputs:
+    """The files of the data, of the lang folder, and all those of further folders."""
+    tables = [args.data / name for name in DATA_FILES]
+    lang = [args.lang / name for name in (*LANG_FILES, *TREE_FILES)] if "lang" in args else []
+    further = [path for directory in folders for path in sorted(directory.glob("*"))]
+    return Inputs([*tables, *lang, *filter(Path.is_file, further)])

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, replacing, together
+from bayes_asr.base.kept_results import NAME, KeptResults
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
@@ -46,6 +47,7 @@ def decode_archive(
     backend: str = "embedded",
     cmd: str = "",
     mapper: Mapper | None = None,
+    kept: KeptResults | None = None,
     recorded: bool = False,
 ) -> DecodeSummary:
     """Decode every utterance of a job.
@@ -57,12 +59,12 @@ def decode_archive(
     without a surviving path has no words and infinite costs.  Raises InputError at once for a
     graph, model and width that do not fit, and at the end, when all the others are written, for
     utterances that could not be decoded, which it names.  By a `mapper` the embedded decoder
-    computes in shards.  recorded: whether the record of the search (`search_record`) is written
-    beside the words.
+    computes in shards; otherwise it goes on with the results that are `kept`.  recorded: whether
+    the record of the search (`search_record`) is written beside the words.
     """
     decoder = choose_decoder(backend, out / "log", cmd)
-    if mapper:
-        decoder = EmbeddedDecoder(start_decoding(job, mapper))
+    if mapper or kept:
+        decoder = EmbeddedDecoder(start_decoding(job, mapper, kept))
     return write_decoding(job, decoder, out, {} if recorded else None)
 
 
@@ -82,6 +84,7 @@ def write_decoding(
             results.append(decoded)
         # All files appear at once, those of an earlier decoding go with them.
         with together(out):
+            discard(out / NAME)
             discard(out / RECORD)  # an earlier one is not of these words
             if entries is not None:
                 write_record(

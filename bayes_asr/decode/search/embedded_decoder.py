@@ -6,6 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_file
+from bayes_asr.base.kept_results import KeptResults
 from bayes_asr.base.processes.pool import map_serially, map_utterances
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.paths import sweep_words
@@ -51,13 +52,19 @@ class EmbeddedDecoder:
         return ""
 
 
-def start_decoding(job: DecodeJob, mapper: Mapper | None = None) -> Iterator[Result]:
-    """Decode every utterance, in order, here or in shards; what does not fit is refused at once."""
+def start_decoding(
+    job: DecodeJob, mapper: Mapper | None = None, kept: KeptResults | None = None
+) -> Iterator[Result]:
+    """Decode every utterance, in order, here or in shards; what does not fit is refused at once.
+
+    kept: of an earlier call, where utterances are decoded here.
+    """
     graph = load_graph(job)
     utterances = read_utterances(job.loglikes, graph)
     if mapper:
         return mapper(partial(decode_one, graph, job, choose_engine().name), utterances)
-    return decode_all(graph, job, utterances)
+    decode = partial(decode_all, graph, job)
+    return kept.go_on(decode, utterances) if kept else decode(utterances)
 
 
 def decode_all(

@@ -4,6 +4,7 @@ Kaldi: steps/nnet/make_denlats.sh, whose search options these are.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.kept_results import KeptResults
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.config.decoding_keys import SearchOptions
@@ -69,14 +71,15 @@ def write_denlats(
     *,
     nj: int = 1,
     open_pipe: OpenPipe | None = None,
+    kept: KeptResults | None = None,
     **search: Any,
 ) -> DecodeSummary:
     """Decode a set of a run by its network, and write lattices as lat.1.gz.
 
-    search: options of the search that are not those of `SEARCH`, and not the run's acoustic scale.
-    An utterance of which no path reaches an end has no lattice, and is named. InputError, once all
-    others are written, for those that cannot be decoded, and at once for a run whose outputs are of
-    fewer frames than its alignments.
+    kept: the results of an ended call; search: options that are not those of `SEARCH`, and not the
+    run's acoustic scale. An utterance of which no path reaches an end has no lattice, and is named.
+    InputError, once all others are written, for those that cannot be decoded, and at once for a run
+    whose outputs are of fewer frames than its alignments.
     """
     config = read_configuration(run)
     if (stride := task_of(config).output_stride) > 1:
@@ -87,7 +90,8 @@ def write_denlats(
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
     source, model = f"{run}, {set_name}", task_of(config).locate_model()
     job = DecodeJob(source, graph, model, SearchOptions(**options), nj=nj)
-    return _decode(job, _compute_loglikes(run, config, load(run), set_name, open_pipe), out, {})
+    loglikes = _compute_loglikes(run, config, load(run), set_name, open_pipe)
+    return _decode(job, loglikes, out, {}, kept)
 
 
 def write_denlats_of_epoch(
@@ -132,8 +136,13 @@ def _compute_loglikes(
 
 
 def _decode(
-    job: DecodeJob, loglikes: Iterator[tuple[str, np.ndarray]], out: Path, entries: Record
+    job: DecodeJob,
+    loglikes: Iterator[tuple[str, np.ndarray]],
+    out: Path,
+    entries: Record,
+    kept: KeptResults | None = None,
 ) -> DecodeSummary:
     """Write the lattices of utterances, and the record of how they were made."""
-    results = decode_all(load_decoding_graph(job.graph, job.model), job, loglikes)
+    decode = partial(decode_all, load_decoding_graph(job.graph, job.model), job)
+    results = kept.go_on(decode, loglikes) if kept else decode(loglikes)
     return write_decoding(job, EmbeddedDecoder(results), out, entries)

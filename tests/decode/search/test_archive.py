@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import read_text
 from tests.support.decode_cases import write_small_graph
+from tests.support.training_runs import Killed
 
 OPTIONS = SearchOptions(0.5, 20.0, UNLIMITED, lattice_beam=10.0)
 
@@ -149,6 +151,46 @@ def test_partial_words_are_counted_and_named(graph: Path, caplog: pytest.LogCapt
     assert read_text(graph.parent / "out" / "words.txt") == {"short": ["yes"]}
 
 
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_an_ended_call_goes_on(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its utterances are not decoded again, but where an input or an option is another one."""
+    decode_one, decoded, end = embedded_decoder.decode_one, list[str](), 3
+
+    def count_decoded(*arguments: Any) -> Any:
+        if len(decoded) == end:
+            raise Killed
+        decoded.append(arguments[3])
+        return decode_one(*arguments)
+
+    source, out = graph.parent / "loglikes.ark", graph.parent / "out"
+    words = ["decode", f"--loglikes={source}", f"--graph={graph}", f"--out={out}"]
+    words += [f"--model={graph / 'final.mdl'}", "--lmwt", "1", "2"]
+    items = {name: loglikes(5, seed) for seed, name in enumerate("abcde")}
+    write_unchecked(items, source)
+    assert main(words) == 0
+    whole = files_of(out)
+    shutil.rmtree(out)
+    monkeypatch.setattr(embedded_decoder, "decode_one", count_decoded)
+    with pytest.raises(Killed):
+        main(words)
+    end = -1
+    assert main(words) == 0
+    assert decoded == list("abcde")
+    assert files_of(out) == whole
+    end = len(decoded) + 3
+    with pytest.raises(Killed):
+        main(words)
+    assert files_of(out).items() > whole.items(), "the earlier results stay"
+    write_unchecked({**items, "a": loglikes(6)}, source)
+    end = -1
+    assert main(words) == 0
+    assert decoded == list("abcdeabcabcde")
+    assert files_of(out).keys() == whole.keys()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("nj", [1, 2])
 def test_bad_utterance_is_named_and_the_others_are_decoded(graph: Path, nj: int) -> None:
@@ -205,12 +247,12 @@ def test_a_disk_that_fails_is_no_fault_of_an_utterance(
 def test_truncated_archive_leaves_earlier_results(graph: Path) -> None:
     decode(graph, {"one": loglikes(5), "two": loglikes(6)}, lmwts=[1.0])
     out = graph.parent / "out"
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    before = files_of(out)
     source = graph.parent / "loglikes.ark"
     source.write_bytes(source.read_bytes()[:-5])
     with pytest.raises(InputError, match=r"loglikes\.ark: two.* needs \d+ bytes .* has \d+"):
         decode_archive(job_of(graph), out)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert files_of(out) == before
 
 
 def test_later_decoding_takes_the_place_of_an_earlier_one(graph: Path) -> None:

@@ -169,6 +169,17 @@ def at_decoding(number: int, action: Callable[[], object]) -> Iterator[None]:
         yield
 
 
+def test_lattices_of_an_ended_call_are_not_made_again(
+    root: Path, denlats: Path, tmp_path: Path
+) -> None:
+    words = ["denlats", str(root / "run"), f"--graph={root / 'graph'}", f"--out={tmp_path}"]
+    with at_decoding(4, kill), suppress(Killed):
+        main(words)
+    with at_decoding(TRAINED, kill), suppress(Killed):
+        main(words)
+    assert read_lattices(tmp_path / "train") == read_lattices(denlats / "train")
+
+
 def end_by_signal() -> None:
     os.kill(os.getpid(), SIGTERM)
 
