@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import cast
 
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
@@ -109,24 +108,27 @@ def run(args: argparse.Namespace) -> None:
     if args.live or args.speaker:
         _listen(args, options)
         return
+    transcripts = []
     with unpacked(args.run) as run_directory:
-        transcripts, refused = transcribe(
+        for result in transcribe(
             run_directory,
             args.files,
             options,
             channel=args.channel,
             one_speaker=args.one_speaker,
             segmenter=args.segments,
-        )
-    _write_files(args, transcripts)
+        ):
+            if isinstance(result, InputError):
+                LOGGER.error("%s", result)
+            else:
+                transcripts.append(result)
+                _write_subtitles(args, result)
+                if not args.json:
+                    _print_words(result)
+    _write_tables(args, transcripts)
     if args.json:
         print(json.dumps([asdict(transcript) for transcript in transcripts]), flush=True)
-    else:
-        _print_words(transcripts)
-    for message in refused:
-        LOGGER.error("%s", message)
-    if refused:
-        silent = len(args.files) - len(transcripts)
+    if silent := len(args.files) - len(transcripts):
         complete = "; the others are complete" if transcripts else ""
         raise InputError(
             f"nothing was heard in {silent} of {len(args.files)} files, named above{complete}"
@@ -173,26 +175,29 @@ def _show_words(news: PartialResult | FinalResult) -> None:
         print(f"\r\033[K{line[1 - shutil.get_terminal_size().columns :]}", end="", flush=True)
 
 
-def _write_files(args: argparse.Namespace, transcripts: list[Transcript]) -> None:
-    """Write what the user asks for beside what is printed."""
+def _write_subtitles(args: argparse.Namespace, transcript: Transcript) -> None:
+    forms: dict[Format, Path | None] = {"srt": args.srt, "vtt": args.vtt}
+    for form, folder in forms.items():
+        if folder:
+            name = f"{recording_name(Path(transcript.file))}.{form}"
+            write_subtitles(make_cues(transcript.words), folder / name, form)
+
+
+def _write_tables(args: argparse.Namespace, transcripts: list[Transcript]) -> None:
+    """Write what has lines of all files."""
     if args.ctm:
         write_lines(_format_ctm(transcripts), args.ctm)
     if args.rttm:
         write_lines(_format_rttm(transcripts), args.rttm)
-    forms: dict[Format, Path | None] = {"srt": args.srt, "vtt": args.vtt}
-    for form, folder in forms.items():
-        for transcript in transcripts if folder else ():
-            name = f"{recording_name(Path(transcript.file))}.{form}"
-            write_subtitles(make_cues(transcript.words), cast(Path, folder) / name, form)
 
 
-def _print_words(transcripts: list[Transcript]) -> None:
-    for transcript in transcripts:
-        print(printable(f"{transcript.file}: {' '.join(word.word for word in transcript.words)}"))
-        for word in transcript.words:
-            print(
-                printable(f"{word.start:9.2f} {word.end:7.2f}  {word.word} ({word.confidence:.2f})")
-            )
+def _print_words(transcript: Transcript) -> None:
+    lines = [f"{transcript.file}: {' '.join(word.word for word in transcript.words)}"]
+    lines += [
+        f"{word.start:9.2f} {word.end:7.2f}  {word.word} ({word.confidence:.2f})"
+        for word in transcript.words
+    ]
+    print("\n".join(map(printable, lines)), flush=True)
 
 
 def _check_recordings(files: list[Path]) -> None:

@@ -52,9 +52,7 @@ def transcribe(
     names the files in which nothing can be heard.
     """
     with unpacked(Path(run)) as directory:
-        transcripts, refused = transcribe_files(
-            directory, [*map(Path, files)], one_speaker=one_speaker
-        )
-    if refused:
+        results = [*transcribe_files(directory, [*map(Path, files)], one_speaker=one_speaker)]
+    if refused := [str(result) for result in results if isinstance(result, InputError)]:
         raise InputError("; ".join(refused))
-    return transcripts
+    return [result for result in results if isinstance(result, Transcript)]

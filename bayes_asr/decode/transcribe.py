@@ -1,7 +1,6 @@
 """From sound to words with times: front end, network and search of a run in a row."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -103,15 +102,16 @@ def transcribe(
     channel: Channel | None = None,
     one_speaker: bool = False,
     segmenter: Segmenter | None = None,
-) -> tuple[list[Transcript], list[str]]:
+) -> Iterator[Transcript | InputError]:
     """Recognise the words of sound files by the best network of `run`; - is standard input.
 
-    Returns transcripts, and a line for each file in which nothing can be recognised. Sound of
-    another rate than the front end's is resampled, with a warning. Where the run normalises by or
-    adapts to the speaker, each file is one, or all are if `one_speaker`. options: a run with a
-    decoder has none. channel: of several, counted from 0, or their mean. segmenter: finds speech,
-    whose segments are recognised one by one; None cuts what is longer than a minute. InputError for
-    a run that is not complete, or whose features the front end cannot make.
+    Yields the transcript of each file as soon as it is made, or the error of one in which nothing
+    can be recognised. Sound of another rate than the front end's is resampled, with a warning.
+    Where the run normalises by or adapts to the speaker, each file is one, or all are if
+    `one_speaker`. options: a run with a decoder has none. channel: of several, counted from 0, or
+    their mean. segmenter: finds speech, whose segments are recognised one by one; None cuts what is
+    longer than a minute. InputError for a run that is not complete, or whose features the front end
+    cannot make.
     """
     load_library()
     config = read_configuration(run)
@@ -119,26 +119,40 @@ def transcribe(
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
     recogniser = _choose_recogniser(run, network, config, options)
     segmentation = _make_segmentation(recogniser, front_end, segmenter)
-    refused: list[str] = []
-    sounds: list[tuple[SegmentedFile, list[RecordingFeatures]]] = []
-    # All files are looked at first: statistics of one speaker are those of all of them.
-    for name in files:
-        with _collect_errors(refused):
-            file = segmentation.open(str(name), channel)
-            sounds.append((file, file.sample()))
-    speakers = [sounds] if one_speaker and sounds else [[sound] for sound in sounds]
-    transcripts = []
-    if speakers:
-        together = f"all {len(sounds)} files as of one speaker"
-        front_end.describe_speakers(together if one_speaker else "each file by itself")
-    for group in speakers:
-        with _collect_errors(refused):
-            who = group[0][0].sound.name if len(group) == 1 else f"all {len(group)} files"
-            speaker = front_end.estimate(who, [x for _, sample in group for x in sample])
-            for file, _ in group:
-                with _collect_errors(refused):
-                    transcripts.append(_recognise_file(recogniser, file, speaker))
-    return transcripts, refused
+    if not one_speaker:
+        front_end.describe_speakers("each file by itself")
+    for names in [files] if one_speaker else [[name] for name in files]:
+        sounds: list[tuple[SegmentedFile, list[RecordingFeatures]]] = []
+        for name in names:
+            try:
+                file = segmentation.open(str(name), channel)
+                sounds.append((file, file.sample()))
+            except InputError as error:
+                yield error
+        if one_speaker:
+            front_end.describe_speakers(f"all {len(sounds)} files as of one speaker")
+        if sounds:
+            yield from _recognise_speaker(recogniser, front_end, sounds)
+
+
+def _recognise_speaker(
+    recogniser: Recogniser | GeneratingRecogniser,
+    front_end: RecordingFrontEnd,
+    sounds: Sequence[tuple[SegmentedFile, list[RecordingFeatures]]],
+) -> Iterator[Transcript | InputError]:
+    """Recognise files with samples of them, of which the statistics of their speaker are made."""
+    who = f"all {len(sounds)} files" if len(sounds) > 1 else sounds[0][0].sound.name
+    try:
+        speaker = front_end.estimate(who, [x for _, sample in sounds for x in sample])
+    except InputError as error:
+        yield error
+        return
+    for file, _ in sounds:
+        try:
+            result: Transcript | InputError = _recognise_file(recogniser, file, speaker)
+        except InputError as error:
+            result = error
+        yield result
 
 
 def _choose_recogniser(
@@ -216,12 +230,3 @@ def compute_features(
     recording = front_end.read(str(file), channel)
     features = front_end.estimate(recording.file, [recording]).apply(recording).features
     return features, {name: cmvn_statistics([matrix]) for name, matrix in features.items()}
-
-
-@contextmanager
-def _collect_errors(refused: list[str]) -> Iterator[None]:
-    """Collect the error of a file, so that the others are recognised all the same."""
-    try:
-        yield
-    except InputError as error:
-        refused.append(str(error))

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from bayes_asr.cli import main
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.train.runs import checkpoint
 from tests.attacks.breakages import unprivileged
@@ -338,6 +339,17 @@ def test_good_files_are_printed_beside_bad_ones(
         heard = json.loads(printed.out)
         assert [one["file"] for one in heard] == [str(files[0]), str(files[8])]
         assert heard[0]["words"] == heard[1]["words"]
+
+
+def test_a_file_is_complete_before_the_next_is_opened(run: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.wav", tmp_path / "second.wav"
+    content = riff(speak(["six", "one"], np.random.default_rng(97)).samples)
+    first.write_bytes(content)
+    results = transcribe(run, [first, second])
+    heard = next(results)
+    assert isinstance(heard, Transcript)
+    second.write_bytes(content)
+    assert [*results] == [replace(heard, file=str(second))]
 
 
 def test_standard_input_and_a_channel_are_heard(run: Path) -> None:
