@@ -1,4 +1,5 @@
 """Tasks: what a network learns, a folder for each, and what follows from that.
 
-`task.Task` is what every verb asks, without torch; `training.TaskTraining` is what a training asks.
+`task.Task` is what every verb asks, without torch; `train.task_training.TaskTraining` is what a
+training asks.
 """

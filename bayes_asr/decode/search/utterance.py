@@ -47,9 +47,11 @@ def choose_engine() -> Engine:
     name = os.environ.get(VARIABLE, "")
     if name not in ("", *ENGINES):
         raise InputError(f"{VARIABLE}={name}: known engines are {', '.join(ENGINES)}")
-    if name == "numpy" or compiled.LIBRARY.usable:
-        return ENGINES[name or "native"]
-    if name == "native":
+    if name not in ("", "native"):
+        return ENGINES[name]
+    if compiled.LIBRARY.usable:
+        return ENGINES["native"]
+    if name:
         raise InputError(f"{VARIABLE}={name}: {compiled.LIBRARY.fault}; reinstall with a compiler")
     LOG.warning("%s: decoding in NumPy, about 15 times slower", compiled.LIBRARY.fault)
     return ENGINES["numpy"]
