@@ -3,7 +3,7 @@
 // A path of a library is what a file compiles between BEGIN_INSTRUCTIONS and END_INSTRUCTIONS, with
 // vectors as wide as the registers of that set: wider ones would lie in memory.  What comes from the
 // standard library stands before, and is for every machine.  A path is in namespaces without a
-// name, so that no function of one stands in for that of another.
+// name or always inlined, so that no function of one stands in for that of another.
 
 #pragma once
 

@@ -19,7 +19,8 @@ constexpr int64_t kPairwise = 128;  // terms of which NumPy makes one block
 constexpr double kEpsilon = 0x1p-52;
 constexpr int64_t kDepth = 256;  // terms of each sum that are in the cache together
 using Vec = double __attribute__((vector_size(LANES * 8)));
-using Place = double __attribute__((vector_size(LANES * 8), aligned(8), may_alias));  // of a Vec
+using Place __attribute__((aligned(8), may_alias)) = Vec;  // where a Vec is in memory
+static_assert(alignof(Place) == 8, "arrays are aligned as their numbers are");
 
 INLINE const Place *Vectors(const double *values) { return reinterpret_cast<const Place *>(values); }
 INLINE Place *Vectors(double *values) { return reinterpret_cast<Place *>(values); }
@@ -83,7 +84,7 @@ void Multiply(int64_t rows, int64_t columns, int64_t depth, const MatrixView &a,
     }
   }
   for (int64_t i = 0; i < rows; ++i)
-    std::copy_n(&sums[i * width], columns, product + i * columns);
+    std::copy_n(sums.data() + i * width, columns, product + i * columns);
 }
 
 // Terms of sums of exponentials [count, LANES], kFrames apart: subtracts the largest and replaces
