@@ -10,19 +10,20 @@ import pickle
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bayes_asr.base import safe_pickle
-from bayes_asr.base.errors import name_file
+from bayes_asr.base.errors import count_of, name_file
 from bayes_asr.base.lock import open_to_append
 from bayes_asr.base.log import LOGGER
 
-NAME = ".kept"  # in the folder of the results; who has written them all discards it
+KEPT = ".kept"  # in the folder of the results; who has written them all discards it
 HEAD = struct.Struct("<QI")  # of a pickle: its bytes, and their checksum
-SEED = 1  # of checksums, so that zeros are no result
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -39,10 +40,17 @@ class KeptResults:
     inputs: str
 
     def go_on(
-        self, compute: Callable[[Iterator[Input]], Iterator[Output]], items: Iterable[Input]
+        self,
+        compute: Callable[[Iterator[Input]], Iterator[Output]],
+        items: Iterable[Input],
+        lasts: Callable[[Output], bool] = lambda _: True,
     ) -> Iterator[Output]:
-        """Yield compute(items), in order: what is kept, then what is left. Results must pickle."""
-        path, items = self.directory / NAME, iter(items)
+        """Yield compute(items), in order: what is kept, then what is left.
+
+        Results are what `safe_pickle` loads. From the first one on that does not last, since it
+        would be another one at another time, none is kept.
+        """
+        path, items = self.directory / KEPT, iter(items)
         open_to_append(path).close()  # which refuses a link from somebody else
         with path.open("a+b", 0) as file:
             self._begin(file)
@@ -51,9 +59,13 @@ class KeptResults:
                 kept += 1
                 yield result
             if kept:
-                LOGGER.info("%s: an ended call has left %d results", self.directory, kept)
-            for result in compute(items):
-                _append(file, pickle.dumps(result))
+                left = count_of(kept, "result")
+                LOGGER.info("%s: %s of an ended call", self.directory, left)
+            keeps = True
+            for number, result in enumerate(compute(items), kept):
+                if keeps := keeps and lasts(result):
+                    data = pickle.dumps(result)
+                    _write(file, HEAD.pack(len(data), _checksum(data, number)) + data)
                 yield result
 
     def _begin(self, file: FileIO) -> None:
@@ -66,28 +78,46 @@ class KeptResults:
 
 
 def _read(file: FileIO) -> Iterator[Any]:
-    """Yield the results that follow, and cut off what is torn at the end."""
-    size = os.fstat(file.fileno()).st_size
-    while (place := file.tell()) + HEAD.size <= size:
-        length, checksum = HEAD.unpack(file.read(HEAD.size))
-        if place + HEAD.size + length > size:
-            break
+    """Yield the results that follow, and cut off what cannot be read."""
+    for number in count():
+        place = file.tell()
+        try:
+            result = safe_pickle.load(io.BytesIO(_read_data(file, number)))
+        except safe_pickle.DAMAGE:
+            file.truncate(place)
+            return
+        yield result
+
+
+def _read_data(file: FileIO, number: int) -> bytes:
+    """The pickle that follows, of the result of this number; EOFError where it is not whole."""
+    with _naming(file):
+        head = file.read(HEAD.size)
+        length, checksum = HEAD.unpack(head) if len(head) == HEAD.size else (0, 0)
+        if not 0 < length <= os.fstat(file.fileno()).st_size - file.tell():
+            raise EOFError
         data = file.read(length)
-        if zlib.crc32(data, SEED) != checksum:
-            break
-        yield safe_pickle.load(io.BytesIO(data))
-    file.truncate(place)
+    if _checksum(data, number) != checksum:
+        raise EOFError
+    return data
 
 
-def _append(file: FileIO, data: bytes) -> None:
-    _write(file, HEAD.pack(len(data), zlib.crc32(data, SEED)) + data)
+def _checksum(data: bytes, number: int) -> int:
+    """The checksum of a result, which is another one at another place."""
+    return zlib.crc32(data, number)
 
 
 def _write(file: FileIO, data: bytes) -> None:
     left = memoryview(data)
-    try:
+    with _naming(file):
         while left:  # a disk that becomes full takes some of it
             left = left[file.write(left) :]
+
+
+@contextmanager
+def _naming(file: FileIO) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         name_file(error, file.name)
         raise

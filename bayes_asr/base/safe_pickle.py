@@ -19,6 +19,17 @@ PLAIN = {
     "numpy.core.numeric": {"_frombuffer"},
 }
 
+DAMAGE = (  # what `load` may raise of a pickle that is damaged, or none
+    pickle.UnpicklingError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+)
+
 _classes: dict[tuple[str, str], type] = {}
 
 

@@ -24,18 +24,8 @@ from bayes_asr.base.log import LOGGER
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
-DAMAGE = (  # what reading a zip archive, JSON or a pickle that is damaged, or none, may raise
-    BadZipFile,
-    zlib.error,
-    pickle.UnpicklingError,
-    EOFError,
-    RuntimeError,
-    OverflowError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-)
+# What reading a zip archive, JSON or a pickle that is damaged, or none, may raise.
+DAMAGE = (BadZipFile, zlib.error, *safe_pickle.DAMAGE)
 MOST_NAMED = 5  # lost shards in a message
 
 safe_pickle.loadable(InputError)  # some functions return it, so that all utterances are tried

@@ -26,7 +26,7 @@ from bayes_asr.decode.search.search_record import (
     describe_differences,
     read_record,
 )
-from bayes_asr.kaldi_io.rxfilename import RSPECIFIER
+from bayes_asr.kaldi_io.rxfilename import split_rspecifier
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
@@ -130,22 +130,24 @@ def _make_job(args: argparse.Namespace, filled: Mapping[str, Any]) -> DecodeJob:
 
 
 def _list_inputs(run: Path | None, filled: Mapping[str, Any]) -> Inputs:
+    source = Path(split_rspecifier(filled["loglikes"])[1])
     graph = [*graph_files(filled["graph"], filled.get("lm")), filled["graph"] / "words.txt"]
     further = [run / CONFIG] if run else []
     further += [filled["hotwords"]] if "hotwords" in filled else []
-    return Inputs([_find_source(filled["loglikes"]), *graph, filled["model"], *further])
+    return Inputs([source, *graph, filled["model"], *further])
 
 
 def _find_kept(args: argparse.Namespace, filled: Mapping[str, Any]) -> KeptResults | None:
-    """What an ended call has left; None for Kaldi's decoder, and for what no file holds."""
-    if args.backend != "embedded" or not _find_source(filled["loglikes"]).is_file():
+    """What an ended call has left.
+
+    None for Kaldi's decoder, for what no file holds, and for an index whose archives are not known
+    because its name does not say that it is one.
+    """
+    kind, name = split_rspecifier(filled["loglikes"])
+    known = Path(name).is_file() and (kind == "ark" or name.endswith(".scp"))
+    if args.backend != "embedded" or not known:
         return None
     return kept_results(args, filled["out"], partial(_list_inputs, args.run, filled))
-
-
-def _find_source(loglikes: str) -> Path:
-    match = RSPECIFIER.fullmatch(loglikes)
-    return Path(match["name"] if match else loglikes)
 
 
 def _compare_with_dev(run: Path, on: str, out: Path) -> None:

@@ -184,8 +184,9 @@ def sharing(
 def kept_results(
     args: argparse.Namespace, out: Path, find_inputs: Callable[[], Inputs]
 ) -> KeptResults | None:
-    """The results that an ended call has left in `out`; None for shards, which are kept apart, and
-    where commands give what is read.
+    """The results that an ended call has left in `out`.
+
+    None for shards, which are kept apart, and where commands give what is read.
     """
     if any(vars(args).get(option) for option in ("cmd", "shard", "allow_pipes")):
         return None

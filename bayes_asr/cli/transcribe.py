@@ -94,9 +94,9 @@ def _add_live_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print each file, and below it its words with begin, end and confidence.
+    """Print each file as it is done, and below it its words with begin, end and confidence.
 
-    Files in which nothing can be heard are named at the end, which is then an error.
+    A file in which nothing can be heard is named in its turn; the end is then an error.
     """
     if args.wip is not None and args.lmwt is None:
         raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")

@@ -129,9 +129,9 @@ def transcribe(
                 sounds.append((file, file.sample()))
             except InputError as error:
                 yield error
-        if one_speaker:
-            front_end.describe_speakers(f"all {len(sounds)} files as of one speaker")
         if sounds:
+            if one_speaker:
+                front_end.describe_speakers(f"all {len(sounds)} files as of one speaker")
             yield from _recognise_speaker(recogniser, front_end, sounds)
 
 

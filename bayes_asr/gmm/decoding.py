@@ -20,6 +20,7 @@ from bayes_asr.data.features.front_end import FEATURES, read_analysis
 from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.data.sound.recordings import MAX_SKIPPED
 from bayes_asr.decode.lattices.paths import pair_weights
+from bayes_asr.decode.search import embedded_decoder
 from bayes_asr.decode.search.archive import write_decoding
 from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, Result, decode_one
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, DecodeSummary
@@ -105,7 +106,7 @@ def decode_data(
     # Without adaptation each utterance is a group of its own, so that processes share them evenly.
     groups = group_utterances(speakers if adaptation else {utt: utt for utt in speakers})
     decode: partial[Iterator[SpeakerResults]] = partial(mapper, partial(decode_group, task))
-    results = kept.go_on(decode, groups.items()) if kept else decode(groups.items())
+    results = kept.go_on(decode, groups.items(), lasts) if kept else decode(groups.items())
     decoder = GmmDecoder(groups, results)
     _, mixtures = read_gmm(job.model)
     sound = read_analysis(table.data)
@@ -119,6 +120,11 @@ def decode_data(
         return write_decoding(job, decoder, Path(out), record)
     finally:
         open_models.cache_clear()
+
+
+def lasts(results: SpeakerResults) -> bool:
+    """Whether decoding the utterances of a group once more gives the same."""
+    return all(map(embedded_decoder.lasts, results[0]))
 
 
 def group_utterances(names: dict[str, str]) -> dict[str, list[str]]:

@@ -352,6 +352,16 @@ def test_a_file_is_complete_before_the_next_is_opened(run: Path, tmp_path: Path)
     assert [*results] == [replace(heard, file=str(second))]
 
 
+def test_speaker_of_files_that_hold_nothing_is_not_spoken_of(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = str(tmp_path / "absent.wav")
+    assert main(["transcribe", str(run), absent, absent, "--one-speaker"]) == 1
+    said = capsys.readouterr().err
+    assert "as of one speaker" not in said
+    assert "nothing was heard in 2 of 2 files" in said
+
+
 def test_standard_input_and_a_channel_are_heard(run: Path) -> None:
     spoken = speak(["six", "one"], np.random.default_rng(98)).samples
     stereo = np.concatenate([np.zeros_like(spoken), spoken], 1)

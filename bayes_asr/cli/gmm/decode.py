@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
     if is_adapted(args.model) if args.adapt is None else args.adapt:
         options = {name: getattr(args, name) for name in ADAPTING}
         adaptation = Adaptation(read_silence_ids(args.graph), **options)
-    folders = [args.graph, args.model]
+    folders = [args.graph, args.graph / "phones", args.model]
     with sharing_steps(args, lambda: folders) as mapper:
         search = replace(SEARCH, **{name: getattr(args, name) for name in OPTIONS})
         summary = decode_data(

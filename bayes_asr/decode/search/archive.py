@@ -11,7 +11,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, replacing, together
-from bayes_asr.base.kept_results import NAME, KeptResults
+from bayes_asr.base.kept_results import KEPT, KeptResults
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
@@ -63,8 +63,10 @@ def decode_archive(
     the record of the search (`search_record`) is written beside the words.
     """
     decoder = choose_decoder(backend, out / "log", cmd)
-    if mapper or kept:
-        decoder = EmbeddedDecoder(start_decoding(job, mapper, kept))
+    if mapper:
+        decoder = EmbeddedDecoder(start_decoding(job, mapper))
+    elif kept:
+        decoder = EmbeddedDecoder(kept=kept)
     return write_decoding(job, decoder, out, {} if recorded else None)
 
 
@@ -84,7 +86,7 @@ def write_decoding(
             results.append(decoded)
         # All files appear at once, those of an earlier decoding go with them.
         with together(out):
-            discard(out / NAME)
+            discard(out / KEPT)
             discard(out / RECORD)  # an earlier one is not of these words
             if entries is not None:
                 write_record(

@@ -26,17 +26,19 @@ COMPRESSION = 3  # of the lattices: half the time of gzip's own 6, one per cent 
 class EmbeddedDecoder:
     """Decodes with the search of this package, in C++ or NumPy.
 
-    results: what `start_decoding` returned, where it is called before.
+    results: what `start_decoding` returned, where it is called before; kept: what it takes.
     """
 
-    def __init__(self, results: Iterator[Result] | None = None) -> None:
-        self._results = results
+    def __init__(
+        self, results: Iterator[Result] | None = None, kept: KeptResults | None = None
+    ) -> None:
+        self._results, self._kept = results, kept
 
     def decode(self, job: DecodeJob, scratch: Path) -> Iterator[DecodedUtterance]:
         """Decode every utterance, in order, and write lattices as `scratch`/lat.1.gz."""
         try:
             with (scratch / "lat.1.gz").open("wb") as lattices:
-                for decoded, lattice in self._results or start_decoding(job):
+                for decoded, lattice in self._results or start_decoding(job, kept=self._kept):
                     lattices.write(lattice)
                     yield decoded
         except OSError as error:
@@ -64,7 +66,12 @@ def start_decoding(
     if mapper:
         return mapper(partial(decode_one, graph, job, choose_engine().name), utterances)
     decode = partial(decode_all, graph, job)
-    return kept.go_on(decode, utterances) if kept else decode(utterances)
+    return kept.go_on(decode, utterances, lasts) if kept else decode(utterances)
+
+
+def lasts(result: Result) -> bool:
+    """Whether decoding the utterance once more gives the same."""
+    return not result[0].out_of_memory
 
 
 def decode_all(
@@ -122,7 +129,8 @@ def record_result(
     except InputError as error:
         return record_without_words(utt, frames, job, str(error)), b""
     except MemoryError as error:
-        return record_without_words(utt, frames, job, f"{job.loglikes}: {utt}: {error}"), b""
+        message = f"{job.loglikes}: {utt}: {error}"
+        return record_without_words(utt, frames, job, message, out_of_memory=True), b""
     if result.lattice is None:
         return record_without_words(utt, frames, job), b""
     decoded = DecodedUtterance(

@@ -37,7 +37,7 @@ class DecodeJob:
 class DecodedUtterance:
     """One utterance's part of the output files; `error` says why it has no words.
 
-    `sweep` holds the words at each point of the grid.
+    `sweep` holds the words at each point of the grid; `out_of_memory`: another try may have some.
     """
 
     utt: str
@@ -48,13 +48,15 @@ class DecodedUtterance:
     reached_final: bool
     sweep: list[list[int]]
     error: str = ""
+    out_of_memory: bool = False
 
 
 def record_without_words(
-    utt: str, frames: int, job: DecodeJob, error: str = ""
+    utt: str, frames: int, job: DecodeJob, error: str = "", out_of_memory: bool = False
 ) -> DecodedUtterance:
     """Return the record of an utterance that no path got through."""
-    return DecodedUtterance(utt, frames, [], np.inf, np.inf, False, [[] for _ in job.grid], error)
+    sweep: list[list[int]] = [[] for _ in job.grid]
+    return DecodedUtterance(utt, frames, [], np.inf, np.inf, False, sweep, error, out_of_memory)
 
 
 @dataclass

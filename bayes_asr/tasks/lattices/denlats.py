@@ -24,7 +24,7 @@ from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lexicon import RESERVED
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, refuse_mute
 from bayes_asr.decode.search.archive import write_decoding
-from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, decode_all
+from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, decode_all, lasts
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.search_record import Record, read_search
@@ -144,5 +144,5 @@ def _decode(
 ) -> DecodeSummary:
     """Write the lattices of utterances, and the record of how they were made."""
     decode = partial(decode_all, load_decoding_graph(job.graph, job.model), job)
-    results = kept.go_on(decode, loglikes) if kept else decode(loglikes)
+    results = kept.go_on(decode, loglikes, lasts) if kept else decode(loglikes)
     return write_decoding(job, EmbeddedDecoder(results), out, entries)

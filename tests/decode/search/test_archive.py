@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from bayes_asr.decode.keywords import open_index
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.lattices.rescore import RescoreOptions, rescore_lattices, write_ctm_at
 from bayes_asr.decode.lmrescore import replace_lm_in
-from bayes_asr.decode.search import embedded_decoder
+from bayes_asr.decode.search import archive, embedded_decoder
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.loglikes import count_listed
@@ -189,6 +189,61 @@ def test_an_ended_call_goes_on(graph: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert main(words) == 0
     assert decoded == list("abcdeabcabcde")
     assert files_of(out).keys() == whole.keys()
+
+
+def test_an_utterance_for_which_memory_was_short_is_tried_again(
+    graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode_one, short = embedded_decoder.decode_utterance, [True]
+
+    def decode_where_there_is_room(*arguments: Any) -> Any:
+        if arguments[1] == "b" and short:
+            short.clear()
+            raise MemoryError("short")
+        if arguments[1] == "c" and not whole:
+            raise Killed
+        return decode_one(*arguments)
+
+    source, out, whole = graph.parent / "loglikes.ark", graph.parent / "out", list[bool]()
+    words = ["decode", f"--loglikes={source}", f"--graph={graph}", f"--out={out}"]
+    words += [f"--model={graph / 'final.mdl'}"]
+    write_unchecked({name: loglikes(5, seed) for seed, name in enumerate("abc")}, source)
+    monkeypatch.setattr(embedded_decoder, "decode_utterance", decode_where_there_is_room)
+    with pytest.raises(Killed):
+        main(words)
+    whole.append(True)
+    assert main(words) == 0
+    assert all(read_text(out / "words.txt").values())
+
+
+@pytest.mark.slow
+def test_processes_go_on_with_what_one_has_decoded(
+    graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = graph.parent / "loglikes.ark", graph.parent / "out"
+    words = ["decode", f"--loglikes={source}", f"--graph={graph}", f"--out={out}"]
+    words += [f"--model={graph / 'final.mdl'}"]
+    write_unchecked({name: loglikes(5, seed) for seed, name in enumerate("abcdefg")}, source)
+    assert main(words) == 0
+    whole = files_of(out)
+    shutil.rmtree(out)
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "count", fail_at_third())
+        with pytest.raises(Killed):
+            main(words)
+    assert main([*words, "--nj", "2"]) == 0
+    assert files_of(out) == whole
+
+
+def fail_at_third() -> Callable[[DecodeSummary, object], None]:
+    """What counts decoded utterances, and ends the call at the third."""
+    calls = iter([None, None])
+
+    def count(*_: object) -> None:
+        if next(calls, 0) == 0:
+            raise Killed
+
+    return count
 
 
 @pytest.mark.slow
