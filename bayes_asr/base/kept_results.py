@@ -60,7 +60,7 @@ class KeptResults:
                 yield result
             if kept:
                 left = count_of(kept, "result")
-                LOGGER.info("%s: %s of an ended call", self.directory, left)
+                LOGGER.info("%s: goes on behind %s of an ended call", self.directory, left)
             keeps = True
             for number, result in enumerate(compute(items), kept):
                 if keeps := keeps and lasts(result):
