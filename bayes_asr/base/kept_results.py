@@ -52,21 +52,25 @@ class KeptResults:
         """
         path, items = self.directory / KEPT, iter(items)
         open_to_append(path).close()  # which refuses a link from somebody else
-        with path.open("a+b", 0) as file:
-            self._begin(file)
-            kept = 0
-            for result, _ in zip(_read(file), items, strict=False):
-                kept += 1
-                yield result
-            if kept:
-                left = count_of(kept, "result")
-                LOGGER.info("%s: goes on behind %s of an ended call", self.directory, left)
-            keeps = True
-            for number, result in enumerate(compute(items), kept):
-                if keeps := keeps and lasts(result):
-                    data = pickle.dumps(result)
-                    _write(file, HEAD.pack(len(data), _checksum(data, number)) + data)
-                yield result
+        kept, keeps = 0, True
+        try:
+            with path.open("a+b", 0) as file:
+                self._begin(file)
+                for result, _ in zip(_read(file), items, strict=False):
+                    kept += 1
+                    yield result
+                if kept:
+                    left = count_of(kept, "result")
+                    LOGGER.info("%s: goes on behind %s of an ended call", self.directory, left)
+                for result in compute(items):
+                    if keeps := keeps and lasts(result):
+                        data = pickle.dumps(result)
+                        _write(file, HEAD.pack(len(data), _checksum(data, kept)) + data)
+                        kept += 1
+                    yield result
+        finally:
+            if not kept:
+                path.unlink(missing_ok=True)
 
     def _begin(self, file: FileIO) -> None:
         """Go behind the first line, which is written where another one stands."""

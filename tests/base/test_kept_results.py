@@ -107,6 +107,16 @@ def test_a_full_disk_is_named_and_what_it_took_is_kept(tmp_path: Path) -> None:
     assert take(tmp_path, len(ITEMS)) == (EXPECTED, list(ITEMS[4:]))
 
 
+def test_a_call_that_has_no_result_leaves_no_file(tmp_path: Path) -> None:
+    def refuse(_: Iterator[int]) -> Iterator[int]:
+        raise InputError("no such pdf")
+        yield
+
+    with pytest.raises(InputError, match="no such pdf"):
+        next(KeptResults(tmp_path, "these").go_on(refuse, ITEMS))
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / KEPT).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="is a link, a pipe or a device"):
