@@ -18,7 +18,6 @@ from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.transcribe import Transcript, transcribe
-from bayes_asr.kaldi_io.text import read_symbols, read_text
 from bayes_asr.train.runs import checkpoint
 from tests.attacks.breakages import unprivileged
 from tests.support.places import CONF
@@ -162,125 +161,6 @@ def test_files_of_one_speaker_are_normalised_together(
     decoded = (run / "decode_dev" / name).read_text().splitlines()[:4]
     heard = [line for line in printed.out.splitlines() if line.startswith(str(dev))]
     assert [line.split(": ")[1] for line in heard] == [d.split(None, 1)[1] for d in decoded]
-
-
-def test_words_are_found_in_lattices(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every word of the best paths is found in its utterance; the index stays until they change."""
-    score = json.loads((run / "score_dev.json").read_text())[0]
-    name = f"words.lmwt{score['lm_weight']:g}.wip{score['insertion_penalty']:.1f}.txt"
-    said = read_text(run / "decode_dev" / name)
-    arguments = ("find", run, "one", "one one", "--on", "dev", "--least", "0")
-    command(*arguments, "--json")
-    sightings = json.loads(capsys.readouterr().out)
-    for phrase in ("one", "one one"):
-        places = [s for s in sightings if s["phrase"] == phrase]
-        best = {utt for utt, words in said.items() if f" {phrase} " in f" {' '.join(words)} "}
-        assert best <= {s["utterance"] for s in places}
-        assert all(0 <= s["begin"] < s["end"] and 0 <= s["posterior"] <= 1 for s in places)
-        assert [s["posterior"] for s in places] == sorted(s["posterior"] for s in places)[::-1]
-    index = run / "decode_dev" / "keywords.npz"
-    made = index.stat().st_mtime_ns
-    command(*arguments)
-    printed = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith(" ") for line in printed) == len(sightings)
-    assert index.stat().st_mtime_ns == made
-    command(*arguments, "--lmwt", "2.5")
-    assert index.stat().st_mtime_ns != made
-    assert main(["find", str(run), "onne"]) == 1
-    assert "lacks 'onne', so no lattice has it; did you mean one?" in capsys.readouterr().err
-
-
-def test_words_are_found_by_the_numbers_of_the_graph_that_wrote_them(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root, again, graph = run.parent, shutil.copytree(run, tmp_path / "run"), tmp_path / "graph"
-    lexicon, text, hotwords = root / "dict/lexicon.txt", tmp_path / "text", tmp_path / "hotwords"
-    text.write_text("u one two\nv six\n")
-    hotwords.write_text("aaa /" + lexicon.read_text().splitlines()[-1].split(None, 1)[1] + "/\n")
-    sources = ("--lexicon", lexicon, "--text", text, "--model", root / "exp/ali/final.mdl")
-    command("graph", *sources, "--hotwords", hotwords, "--out", graph)
-    command("decode", again, "--on", "dev", "--graph", graph)
-    numbers = [read_symbols(folder / "words.txt")["one"] for folder in (graph, root / "exp/graph")]
-    assert numbers[0] != numbers[1]
-    capsys.readouterr()
-    command("find", again, "one", "aaa", "--on", "dev", "--lmwt", "2", "--json")
-    phrases = {sighting["phrase"] for sighting in json.loads(capsys.readouterr().out)}
-    assert "one" in phrases
-    (graph / "HCLG.fst").unlink()
-    assert main(["find", str(again), "one", "--on", "dev", "--lmwt", "2"]) == 1
-    assert f"{graph}: gone or changed, but the lattices of" in capsys.readouterr().err
-
-
-def test_weight_of_another_graph_is_not_used_unsaid(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With the graph of dev the chosen weight; with another that of the search, with a word."""
-    root, file = run.parent, run.parent / "data" / "dev" / "s0-0.wav"
-    copied = shutil.copytree(root / "exp" / "graph", tmp_path / "copied")
-    words = ("--lexicon", root / "dict" / "lexicon.txt", "--model", root / "exp/ali/final.mdl")
-    other, text = tmp_path / "other", tmp_path / "text"
-    text.write_text("u one two\n")
-    command("graph", *words, "--text", text, "--out", other)
-    record = json.loads((run / "decode_dev" / "decode.json").read_text())
-    score = json.loads((run / "score_dev.json").read_text())[0]
-    assert score["decoded"] == record
-    assert record["graph"] == str(root / "exp" / "graph")
-    assert record["acoustic_scale"] == 0.3
-    capsys.readouterr()
-    command("transcribe", run, file, "--graph", copied)
-    assert "dev chose" not in capsys.readouterr().err
-    command("transcribe", run, file, "--graph", other)
-    said = capsys.readouterr().err
-    assert "LM weight 3.33333 (1 / decode.acoustic_scale) and penalty 0 with" in said
-    assert f"dev chose {score['lm_weight']:g} with another graph, {root}/exp/graph" in said
-    command("transcribe", run, file, "--graph", other, "--lmwt", "2")
-    assert "dev chose" not in capsys.readouterr().err
-
-    again = shutil.copytree(run, tmp_path / "run")
-    config = (again / "config.yaml").read_text()
-    assert "- exp/graph" in config
-    (again / "config.yaml").write_text(config.replace("- exp/graph", f"- {other}"))
-    command("transcribe", again, file)
-    assert "with another graph" in capsys.readouterr().err
-    command("score", again)
-    said = capsys.readouterr().err
-    assert f"dev was decoded with other settings than the run's (graph {root}/exp/graph" in said
-    command("decode", again, "--on", "test", "--beam", "12")
-    said = capsys.readouterr().err
-    apart = f"graph {root}/exp/graph and {other}, beam 13.0 and 12.0"
-    assert f"dev was decoded with other settings than test ({apart})" in said
-    command("score", again)
-    said = capsys.readouterr().err
-    assert f"dev and test were decoded with different settings ({apart})" in said
-    (again / "score_dev.json").unlink()
-    assert main(["transcribe", str(again), str(file)]) == 1
-    assert "no LM weight is chosen on dev yet" in capsys.readouterr().err
-
-
-def test_second_graph_is_decoded_and_scored_at_once(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The folder is a run: with a copy of the graph its scores, with other references others."""
-    copied = shutil.copytree(run.parent / "exp" / "graph", tmp_path / "graph")
-    graph = ("--graph", copied, "--out", tmp_path / "out")
-    command("score", run, *graph)
-    for name in ("score_dev.json", "score_test.json"):
-        (score,), (own,) = (json.loads((f / name).read_text()) for f in (tmp_path / "out", run))
-        assert score.pop("decoded")["graph"] == str(copied)
-        own.pop("decoded")
-        assert score == own
-    command("score", run, *graph, "--set=score.metric=per", "--set=decode.lm_weights=[2]")
-    (strict, _) = json.loads((tmp_path / "out" / "score_dev.json").read_text())
-    assert (strict["metric"], strict["lm_weight"]) == ("per", 2.0)
-    capsys.readouterr()
-    for wrong, message in (
-        (["--graph", copied], "--graph goes with --out, and --set with both"),
-        (["--set", "score.text=said"], "--graph goes with --out, and --set with both"),
-        (["--graph", copied, "--out", run], "is the run; --out names another folder"),
-        ([*graph, "--cmd", "run.pl"], "--graph decodes here: give --nj"),
-    ):
-        assert main(["score", str(run), *map(str, wrong)]) == 1
-        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -451,12 +331,3 @@ def test_streams_of_a_network_are_made_of_the_sound(
     other = ["transcribe", str(tmp_path / "run_elsewhere"), str(files[0]), "--lmwt=2"]
     assert main(other) == 1
     assert "also reads the stream cepstra, whose features are not of" in capsys.readouterr().err
-
-
-def test_another_graph_needs_none_of_the_run(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    graph = shutil.copytree(run.parent / "exp" / "graph", tmp_path / "another")
-    capsys.readouterr()
-    command("decode", run, "--on", "dev", "--graph", graph, "--out", tmp_path / "decoded")
-    assert str(run.parent / "exp" / "graph") not in capsys.readouterr().err

@@ -151,6 +151,12 @@ def test_partial_words_are_counted_and_named(graph: Path, caplog: pytest.LogCapt
     assert read_text(graph.parent / "out" / "words.txt") == {"short": ["yes"]}
 
 
+def command(graph: Path) -> list[str]:
+    """The command line of `decode`."""
+    files = {"loglikes": "loglikes.ark", "graph": "graph", "model": "graph/final.mdl", "out": "out"}
+    return ["decode", *(f"--{option}={graph.parent / name}" for option, name in files.items())]
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -166,8 +172,7 @@ def test_an_ended_call_goes_on(graph: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return decode_one(*arguments)
 
     source, out = graph.parent / "loglikes.ark", graph.parent / "out"
-    words = ["decode", f"--loglikes={source}", f"--graph={graph}", f"--out={out}"]
-    words += [f"--model={graph / 'final.mdl'}", "--lmwt", "1", "2"]
+    words = [*command(graph), "--lmwt", "1", "2"]
     items = {name: loglikes(5, seed) for seed, name in enumerate("abcde")}
     write_unchecked(items, source)
     assert main(words) == 0
@@ -205,8 +210,7 @@ def test_an_utterance_for_which_memory_was_short_is_tried_again(
         return decode_one(*arguments)
 
     source, out, whole = graph.parent / "loglikes.ark", graph.parent / "out", list[bool]()
-    words = ["decode", f"--loglikes={source}", f"--graph={graph}", f"--out={out}"]
-    words += [f"--model={graph / 'final.mdl'}"]
+    words = command(graph)
     write_unchecked({name: loglikes(5, seed) for seed, name in enumerate("abc")}, source)
     monkeypatch.setattr(embedded_decoder, "decode_utterance", decode_where_there_is_room)
     with pytest.raises(Killed):
@@ -221,8 +225,7 @@ def test_processes_go_on_with_what_one_has_decoded(
     graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, out = graph.parent / "loglikes.ark", graph.parent / "out"
-    words = ["decode", f"--loglikes={source}", f"--graph={graph}", f"--out={out}"]
-    words += [f"--model={graph / 'final.mdl'}"]
+    words = command(graph)
     write_unchecked({name: loglikes(5, seed) for seed, name in enumerate("abcdefg")}, source)
     assert main(words) == 0
     whole = files_of(out)
