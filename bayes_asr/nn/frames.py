@@ -17,9 +17,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+CPU = torch.device("cpu")
 WHOLE = 2**40
 """A stride that is longer than any sequence: of each there is one frame."""
-
 
 END = 0
 """The label that ends a sequence; read as the label before the first one, it begins it."""
@@ -192,3 +192,8 @@ def unpack(frames_NX: Tensor, frames: PackedFrames, order: list[int]) -> list[Te
     for part, position in zip(parts, order, strict=True):
         sequences[position] = part
     return sequences
+
+
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """Copy to a GPU through pinned memory, asynchronously: it computes meanwhile."""
+    return x if device == CPU else x.pin_memory().to(device, non_blocking=True)

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayes_asr.nn.frames import DecoderTargets, PackedFrames
-from bayes_asr.nn.transfer import CPU
+from bayes_asr.nn.frames import CPU, DecoderTargets, PackedFrames
 
 
 @dataclass(frozen=True)

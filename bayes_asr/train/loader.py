@@ -13,8 +13,7 @@ from bayes_asr.data.corpus.batches import find_piece, utterance_key
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.augmentation import Masks, perturb
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.nn.frames import END, DecoderTargets, PackedFrames, pack
-from bayes_asr.nn.transfer import CPU, to_device
+from bayes_asr.nn.frames import CPU, END, DecoderTargets, PackedFrames, pack, to_device
 from bayes_asr.train.batch import Batch, empty_batch
 
 TEACHER_FORCING = 1  # keeps these random numbers apart from those of the features

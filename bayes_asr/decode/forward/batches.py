@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bayes_asr.base.errors import count_of, needing_memory
-from bayes_asr.nn.transfer import CPU
+from bayes_asr.nn.frames import CPU
 
 BATCH_SEQUENCES = 64
 WINDOW = 256  # utterances that are put into batches by their lengths

@@ -36,9 +36,9 @@ from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.copy_data_dir import copy_tables
 from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.text import DataDir
+from bayes_asr.nn.frames import CPU
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.network import States
-from bayes_asr.nn.transfer import CPU
 from bayes_asr.train.runs.combination import read_combination
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import read_network

@@ -27,12 +27,11 @@ from bayes_asr.decode.forward.interface import (
     name_streams,
 )
 from bayes_asr.decode.forward.stream import StreamingLogLikelihoods
-from bayes_asr.nn.frames import PackedFrames, describe_stride, pack, unpack
+from bayes_asr.nn.frames import CPU, PackedFrames, describe_stride, pack, to_device, unpack
 from bayes_asr.nn.layer import Layer
 from bayes_asr.nn.linear import Linear
 from bayes_asr.nn.network import AcousticModel, States
 from bayes_asr.nn.part import extract_head, extract_layer
-from bayes_asr.nn.transfer import CPU, to_device
 from bayes_asr.train.runs.combination import Combination, read_combination
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
