@@ -15,7 +15,7 @@ from tests.support.sounds import riff
 PYTHON = f"""#!/bin/sh
 case "$*" in
     *"import torch"*) echo 2.13.0 ;;
-    "-m pip"*) ;;
+    "-m pip"* | "-m compileall"*) ;;
     *) exec "{sys.executable}" "$@" ;;
 esac
 """
