@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bayes_asr.gmm import compiled
 from bayes_asr.gmm.linear_algebra import log
 from bayes_asr.gmm.randomness import Random
 from bayes_asr.kaldi_io.mixtures import LOG_2PI
@@ -135,18 +136,27 @@ def _split_from(assigned: np.ndarray, points: np.ndarray) -> tuple[np.float32, n
     clusters = np.stack([points[assigned == 0].sum(0), points[assigned == 1].sum(0)])
     gain = objective(clusters).sum(dtype=np.float32) - objective(clusters.sum(0))
     for _ in range(PASSES):
-        improvement = _refine(points, clusters, assigned)
+        improvement = refine(points, clusters, assigned)
         gain += improvement
         if improvement == 0:
             break
     return gain, assigned
 
 
-def _refine(points: np.ndarray, clusters: np.ndarray, assigned: np.ndarray) -> np.float32:
+def refine(points: np.ndarray, clusters: np.ndarray, assigned: np.ndarray) -> np.float32:
     """Move points one by one to the other cluster where that is better; return the gain.
 
-    `clusters` [2, 1 + 2D] and `assigned` [n] change in place (RefineClusters).
+    `clusters` [2, 1 + 2D] and `assigned` [n] change in place (RefineClusters). By C++ where that
+    is built.
     """
+    if not compiled.LIBRARY.usable:
+        return refine_in_numpy(points, clusters, assigned)
+    constant = points.shape[1] // 2 * LOG_2PI
+    return compiled.refine(points, clusters, assigned, float(VARIANCE_FLOOR), constant, ROUNDS)
+
+
+def refine_in_numpy(points: np.ndarray, clusters: np.ndarray, assigned: np.ndarray) -> np.float32:
+    """The NumPy version of `refine`, which defines its result to the bit."""
     gain = np.float32(0)
     for _ in range(ROUNDS):
         # All gains behind a move are computed anew, since it has changed both clusters.
@@ -170,6 +180,7 @@ def _refine(points: np.ndarray, clusters: np.ndarray, assigned: np.ndarray) -> n
 
 def _moving_gains(points: np.ndarray, clusters: np.ndarray, assigned: np.ndarray) -> np.ndarray:
     """Gains float32 [n] of moving each point to the other of two clusters."""
-    now = objective(clusters)
     without, joined = clusters[assigned] - points, clusters[1 - assigned] + points
-    return objective(joined) + objective(without) - now[1 - assigned] - now[assigned]
+    objectives = objective(np.concatenate((joined, without, clusters)))
+    after_joined, after_without, now = np.split(objectives, (len(points), 2 * len(points)))
+    return after_joined + after_without - now[1 - assigned] - now[assigned]

@@ -35,6 +35,10 @@ LIBRARY = SharedLibrary(
         "log": (None, [c.c_int64, P, P]),
         "eliminate": (None, [c.c_int64, c.c_int64, c.c_int64, P, P]),
         "update_rows": (c.c_int32, [c.c_int64, c.c_int64, c.c_double, P, P, P, c.c_int64, P]),
+        "refine": (
+            c.c_int32,
+            [c.c_int64, c.c_int64, c.c_double, c.c_double, c.c_int64, P, P, P, P],
+        ),
     },
 )
 
@@ -105,3 +109,19 @@ def update_rows(
     if status > 0:
         raise np.linalg.LinAlgError("singular matrix")
     return transform
+
+
+def refine(
+    points: np.ndarray,
+    clusters: np.ndarray,
+    assigned: np.ndarray,
+    floor: float,
+    constant: float,
+    rounds: int,
+) -> np.float32:
+    """The C++ version of `clusterable.refine_in_numpy`, given the constants of `objective`."""
+    (count, width), gain = points.shape, np.zeros(1, np.float32)
+    inputs = count, width // 2, floor, constant, rounds, points.ctypes.data
+    outputs = clusters.ctypes.data, assigned.ctypes.data, gain.ctypes.data
+    LIBRARY.run("refine", f"two clusters of {count} points", *inputs, *outputs)
+    return gain[0]

@@ -4,9 +4,20 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import norm
 
-from bayes_asr.gmm.clusterable import merge_clusters, merge_costs, objective, split_in_two, sum_by
+from bayes_asr.gmm import compiled
+from bayes_asr.gmm.clusterable import (
+    merge_clusters,
+    merge_costs,
+    objective,
+    refine,
+    refine_in_numpy,
+    split_in_two,
+    sum_by,
+)
 from bayes_asr.gmm.randomness import Random
 
 INFINITE = np.float32(np.inf)
@@ -104,3 +115,24 @@ def test_no_point_would_gain_by_moving(seed: int) -> None:
         moved[point] = 1 - moved[point]
         assert value(moved) <= value(halves) + 1e-3
     assert gain == pytest.approx(value(halves) - objective(points.sum(0)), abs=1e-2)
+
+
+@pytest.mark.skipif(not compiled.LIBRARY.usable, reason="_gmm.so is not built")
+@given(
+    st.integers(1, 40),
+    st.one_of(st.integers(1, 12), st.sampled_from([39, 128, 140, 270])),
+    st.sampled_from([0, 0.05, 1, 20]),
+    st.integers(0, 2**32 - 1),
+)
+def test_points_move_to_the_same_bits(count: int, dim: int, apart: float, seed: int) -> None:
+    """Spreads below the floor, points without frames and equal points are among them."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(rng.normal(size=(count, 1, dim)) * apart, 0.1, (count, 3, dim))
+    x[rng.integers(count, size=2)] = x[0]
+    points = np.stack([sums_of(frames) for frames in x])
+    points[rng.random(count) < 0.1] = 0
+    assigned = rng.integers(2, size=count)
+    clusters = np.stack([points[assigned == side].sum(0) for side in (0, 1)])
+    twins = clusters.copy(), assigned.copy()
+    assert refine(points, clusters, assigned).tobytes() == refine_in_numpy(points, *twins).tobytes()
+    assert [x.tobytes() for x in (clusters, assigned)] == [x.tobytes() for x in twins]

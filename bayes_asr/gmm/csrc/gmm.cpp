@@ -76,6 +76,17 @@ int32_t gmm_update_rows(int64_t dim, int64_t width, double count, const double *
   });
 }
 
+// clusterable.refine, of `points` [count, 1 + 2 dim] between two `clusters` in at most `rounds`
+// rounds; `floor` is that of variances, `constant` what each frame's spread has besides.  Returns 0,
+// or -1 if memory is short.
+int32_t gmm_refine(int64_t count, int64_t dim, double floor, double constant, int64_t rounds,
+                   const double *points, double *clusters, int64_t *assigned, float *gain) {
+  return Guarded<int32_t>(-1, [&] {
+    *gain = path->refine(count, dim, floor, constant, rounds, points, clusters, assigned);
+    return 0;
+  });
+}
+
 // What compiled.py compares with what it knows.
 const char *gmm_description() noexcept {
   static const std::string text = Interface()
@@ -86,6 +97,7 @@ const char *gmm_description() noexcept {
                                       .Function(NAMED(gmm_log))
                                       .Function(NAMED(gmm_eliminate))
                                       .Function(NAMED(gmm_update_rows))
+                                      .Function(NAMED(gmm_refine))
                                       .text();
   return text.c_str();
 }

@@ -27,6 +27,8 @@ struct Path {
   bool (*update_rows)(int64_t dim, int64_t width, double count, const double *inverses,
                       const double *offsets, const double *linear, int64_t iterations,
                       double *transform);
+  float (*refine)(int64_t count, int64_t dim, double floor, double constant, int64_t rounds,
+                  const double *points, double *clusters, int64_t *assigned);
 };
 
 extern const Path kPortable, kAvx2, kAvx512;

@@ -1,5 +1,6 @@
-// Products of matrices, log-likelihoods of mixtures and transforms that are estimated row by row: the
-// twin of linear_algebra.py, likelihood.py and row_updates.py, for one instruction set.
+// Products of matrices, log-likelihoods of mixtures, transforms that are estimated row by row and
+// clusters of two: the twin of linear_algebra.py, likelihood.py, row_updates.py and clusterable.py,
+// for one instruction set.
 //
 // Each sum is made in the order of its terms, and each product and sum is rounded to double, so that
 // vectors of any width give the same bits.  Only sums that stand beside each other share a vector.
@@ -268,6 +269,64 @@ bool UpdateRows(int64_t dim, int64_t width, double count, const double *inverses
   return true;
 }
 
+// clusterable.objective of one cluster [1 + 2 dim].
+class Objective {
+ public:
+  Objective(int64_t dim, double floor, double constant)
+      : dim_(dim), floor_(floor), constant_(constant),
+        spreads_(dim), floored_(dim), logs_(dim), ones_(dim, 1.0) {}
+
+  float operator()(const double *cluster) {
+    const double count = cluster[0], frames = count > 0 ? count : 1;
+    for (int64_t d = 0; d < dim_; ++d) {
+      const double mean = cluster[1 + d] / frames;
+      const double variance = cluster[1 + dim_ + d] / frames - mean * mean;
+      floored_[d] = variance < floor_ ? floor_ : variance;
+      spreads_[d] = variance / floored_[d];
+    }
+    TakeLogs(dim_, floored_.data(), logs_.data());
+    for (int64_t d = 0; d < dim_; ++d) spreads_[d] += logs_[d];
+    const double spread = Dot(dim_, spreads_.data(), ones_.data()) + constant_;
+    return static_cast<float>(count > 0 ? -0.5 * spread * frames : 0.0);
+  }
+
+ private:
+  const int64_t dim_;
+  const double floor_, constant_;
+  std::vector<double> spreads_, floored_, logs_, ones_;
+};
+
+// clusterable.refine.
+float Refine(int64_t count, int64_t dim, double floor, double constant, int64_t rounds,
+             const double *points, double *clusters, int64_t *assigned) {
+  const int64_t width = 1 + 2 * dim;
+  Objective objective(dim, floor, constant);
+  std::vector<double> joined(width), without(width);
+  float now[] = {objective(clusters), objective(clusters + width)}, total = 0;
+  bool moved = true;
+  for (int64_t round = 0; round < rounds && moved; ++round) {
+    moved = false;
+    for (int64_t i = 0; i < count; ++i) {
+      const double *point = points + i * width;
+      const int64_t from = assigned[i], to = 1 - from;
+      for (int64_t k = 0; k < width; ++k) {
+        without[k] = clusters[from * width + k] - point[k];
+        joined[k] = clusters[to * width + k] + point[k];
+      }
+      const float after_without = objective(without.data()), after_joined = objective(joined.data());
+      const float gain = after_joined + after_without - now[to] - now[from];
+      if (!(gain > 0)) continue;
+      total += gain;
+      std::copy_n(without.data(), width, clusters + from * width);
+      std::copy_n(joined.data(), width, clusters + to * width);
+      now[from] = after_without, now[to] = after_joined;
+      assigned[i] = to;
+      moved = true;
+    }
+  }
+  return total;
+}
+
 }  // namespace
 
-const Path PATH = {Multiply, Score, TakeLogs, Eliminate, UpdateRows};
+const Path PATH = {Multiply, Score, TakeLogs, Eliminate, UpdateRows, Refine};
