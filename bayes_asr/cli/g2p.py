@@ -2,13 +2,16 @@
 
 import argparse
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bayes_asr.base import log
 from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.malloc import keep_freed_memory
-from bayes_asr.decode.g2p.model import count_word_errors, load_g2p
+from bayes_asr.decode.g2p.model import G2P, count_word_errors, load_g2p
 from bayes_asr.decode.g2p.training import prepare_training
+from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.train.start import train
 
@@ -48,8 +51,9 @@ def _learn(args: argparse.Namespace) -> None:
     with log.also_in(args.out / "train.log"):
         config, held = prepare_training(args.source, args.out, args.set)
         train(config, args.out)
-    g2p = load_g2p(args.out)
-    phones, wrong = count_word_errors(held, {word: g2p.pronounce(word).phones for word in held})
+    results = _pronounce_each(load_g2p(args.out), held)
+    found = {entry.word: entry.phones for entry in results if isinstance(entry, Pronunciation)}
+    phones, wrong = count_word_errors(held, found)
     if args.json:
         print(json.dumps({"words": len(held), "wrong_words": wrong, **phones.as_dict()}))
     else:
@@ -60,18 +64,40 @@ def _learn(args: argparse.Namespace) -> None:
 
 
 def _pronounce(args: argparse.Namespace) -> None:
-    words = (
-        [*args.words, *(word for _, (word, *_) in iter_lines(args.file))]
-        if args.file
-        else args.words
-    )
+    """Print each entry as it is made; a word without one is named in its turn."""
+    words = dict.fromkeys([*args.words, *(_read_words(args.file) if args.file else ())])
     if not words or args.set:
         raise InputError("name WORDs to pronounce, or --out for what to make of a LEXICON")
-    g2p = load_g2p(args.source)
-    entries = [g2p.pronounce(word) for word in dict.fromkeys(words)]
+    entries = []
+    for result in _pronounce_each(load_g2p(args.source), words):
+        if isinstance(result, InputError):
+            LOGGER.error("%s", result)
+            continue
+        entries.append(result)
+        if not args.json:
+            probability = [f"{result.probability:.4g}"] * args.probabilities
+            line = " ".join((result.word, *probability, *result.phones))
+            print(printable(line), flush=True)
     if args.json:
-        print(json.dumps([vars(entry) for entry in entries]))
-        return
-    for entry in entries:
-        probability = [f"{entry.probability:.4g}"] * args.probabilities
-        print(printable(" ".join((entry.word, *probability, *entry.phones))))
+        print(json.dumps([vars(entry) for entry in entries]), flush=True)
+    if lacking := len(words) - len(entries):
+        raise InputError(f"no phones for {lacking} of {len(words)} words, named above")
+
+
+def _pronounce_each(g2p: G2P, words: Iterable[str]) -> Iterator[Pronunciation | InputError]:
+    """Yield the pronunciation of each word, or the error of one that has none."""
+    for word in words:
+        try:
+            yield g2p.pronounce(word)
+        except InputError as error:
+            yield error
+
+
+def _read_words(file: Path) -> Iterator[str]:
+    """Yield the words of a file; InputError for several in a line."""
+    for number, (word, *others) in iter_lines(file):
+        if others:
+            raise InputError(
+                f"{file}, line {number}: {1 + len(others)} words; write each in a line of its own"
+            )
+        yield word

@@ -93,6 +93,73 @@ def test_phones_of_a_stranger_reach_no_terminal_as_they_are(
         assert not [c for c in line if unicodedata.category(c) in ("Cc", "Cf", "Cs")]
 
 
+def pronounce_all_but_those_with_z(word: str) -> Pronunciation:
+    """Letters in capitals."""
+    if "z" in word:
+        raise InputError(f"finds no phones for {word}")
+    return Pronunciation(word, 0.5, tuple(word.upper()))
+
+
+@pytest.fixture
+def half_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that finds no phones for some words, whatever lexicon it learns."""
+    model = SimpleNamespace(pronounce=pronounce_all_but_those_with_z)
+    monkeypatch.setattr("bayes_asr.cli.g2p.load_g2p", lambda _: model)
+    monkeypatch.setattr("bayes_asr.cli.g2p.train", lambda config, out: None)
+
+
+@pytest.mark.usefixtures("half_learnt")
+def test_a_held_out_word_without_phones_is_a_wrong_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spelt = [a + b + c for a in "abz" for b in "abz" for c in "abz"]
+    lexicon = write_lexicon({word: " ".join(word.upper()) for word in spelt}, tmp_path / "lexicon")
+    _, held = hold_out({word: [(*word.upper(),)] for word in spelt})
+    lacking = [word for word in held if "z" in word]
+    assert lacking
+    assert main(["g2p", str(lexicon), "--out", str(tmp_path / "model"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["words"], result["wrong_words"]) == (len(held), len(lacking))
+    assert result["deletions"] == result["errors"] == sum(map(len, lacking))
+
+
+@pytest.mark.usefixtures("half_learnt")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_word_without_phones_costs_no_other_its_own(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "words").write_text("ab\nzip\n\nba\n")
+    assert main(["g2p", str(tmp_path), "--words", str(tmp_path / "words"), *options]) == 1
+    printed = capsys.readouterr()
+    if options:
+        assert [entry["word"] for entry in json.loads(printed.out)] == ["ab", "ba"]
+    else:
+        assert printed.out.splitlines() == ["ab A B", "ba B A"]
+    named, end = printed.err.splitlines()
+    assert "zip" in named
+    assert "1 of 3" in end
+
+
+@pytest.mark.usefixtures("half_learnt")
+def test_a_line_of_several_words_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "words").write_text("ab\nabc def\n")
+    assert main(["g2p", str(tmp_path), "--words", str(tmp_path / "words")]) == 1
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert f"{tmp_path / 'words'}, line 2: " in printed.err
+
+
+def test_words_that_share_nothing_cannot_be_learnt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {chr(ord("a") + n) * 2: f"P{n}" for n in range(24)}
+    lexicon = write_lexicon(words, tmp_path / "lexicon")
+    assert main(["g2p", str(lexicon), "--out", str(tmp_path / "model")]) == 1
+    assert f"{lexicon}: none of 24 words can be held out" in capsys.readouterr().err
+
+
 def pronounce_b_and_a(word: str) -> Pronunciation:
     """Letters in capitals."""
     return Pronunciation(word, 0.5, tuple(word.upper()))

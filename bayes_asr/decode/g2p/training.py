@@ -30,10 +30,15 @@ def prepare_training(
 ) -> tuple[Config, Words]:
     """Write the data and the letters of a model; returns its configuration and held-out words.
 
-    settings: of the configuration, over conf/g2p.yaml. InputError where the folder has learnt
-    another lexicon.
+    settings: of the configuration, over conf/g2p.yaml. InputError where no word can be held out, or
+    the folder has learnt another lexicon.
     """
     words, held = hold_out(read_words(lexicon))
+    if not held:
+        raise InputError(
+            f"{lexicon}: none of {len(words)} words can be held out to judge by, as each has a"
+            " letter or a phone that no other has; add words"
+        )
     LOGGER.info("%s: %d words, %d of them held out", lexicon, len(words) + len(held), len(held))
     letters = sorted({letter for word in words for letter in fold_case(word)})
     columns = {letter: column for column, letter in enumerate(letters)}
