@@ -13,7 +13,13 @@ from bayes_asr.cli.alignment_arguments import (
     choose_options,
     find_lang,
 )
-from bayes_asr.cli.arguments import channel, processes, refuse_useless, share
+from bayes_asr.cli.arguments import (
+    channel,
+    processes,
+    refuse_unwritable,
+    refuse_useless,
+    share,
+)
 from bayes_asr.cli.sharing import (
     Inputs,
     add_sharing_arguments,
@@ -130,6 +136,7 @@ def _check_place(args: argparse.Namespace) -> None:
     args.out = args.out or args.textgrid
     if not args.file and args.out is None:
         raise InputError("give a folder to write: --out DIR or --textgrid DIR")
+    refuse_unwritable(args, folders=("textgrid", "out"))
 
 
 def _align_flat(args: argparse.Namespace) -> None:

@@ -1,11 +1,11 @@
 """Checks of the options: those that a recipe has no use for are refused, never ignored."""
 
-import os
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.installed import find_configuration, split_system
+from bayes_asr.base.places import find_obstacle
 from bayes_asr.recipe.stages.options import OptionError, RecipeOptions
 from bayes_asr.recipe.stages.recipe import CONFIG, GMM_SETTINGS, WITHOUT_GMMS, Recipe
 
@@ -59,13 +59,8 @@ def _wrong_folders(options: RecipeOptions) -> Iterator[str]:
         path = getattr(options, name)
         if path and not Path(path).is_dir():
             yield f"--{name.replace('_', '-')} {path}: there is no such folder"
-    if options.out:
-        out = Path(options.out).absolute()
-        # The folder may be new: the nearest one that exists must allow writing.
-        existing = next(path for path in (out, *out.parents) if path.exists())
-        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            what = "may not be written to" if existing.is_dir() else "is no folder"
-            yield f"--out {options.out}: {existing} {what}; name another place"
+    if options.out and (obstacle := find_obstacle(Path(options.out))):
+        yield f"--out {options.out}: {obstacle}; name another place"
 
 
 def _wrong_corpus(options: RecipeOptions, recipe: Recipe) -> Iterator[str]:

@@ -1,0 +1,78 @@
+"""Places of results: refused before the work where they cannot be, and none costs another."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayes_asr.cli import main
+from bayes_asr.decode.recognise import RecognisedWord
+from bayes_asr.decode.transcribe import Transcript
+from tests.attacks.breakages import unprivileged
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[Transcript]:
+    """What was recognised so far: one word a file, after which the folder `results` is gone."""
+    transcripts: list[Transcript] = []
+
+    def transcribe(run: Path, files: Sequence[Path], *_: Any, **__: Any) -> Iterator[Transcript]:
+        for file in files:
+            word = RecognisedWord("one", 0.0, 1.0, 0.5)
+            transcripts.append(Transcript(str(file), 1.0, [word], [[0.0, 1.0]]))
+            yield transcripts[-1]
+        shutil.rmtree(run / "results", ignore_errors=True)
+        (run / "results").touch()
+
+    monkeypatch.setattr("bayes_asr.cli.transcribe.transcribe", transcribe)
+    return transcripts
+
+
+@pytest.mark.parametrize("option", ["--ctm", "--rttm", "--srt", "--vtt"])
+@pytest.mark.parametrize("place", ["file/x", "folder", "locked/x", "locked/new/x"])
+def test_places_that_cannot_be_written_are_refused_before_the_first_file(
+    option: str,
+    place: str,
+    heard: list[Transcript],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "locked").mkdir(mode=0o555)
+    path = tmp_path / place
+    fits = place == "folder" and option in ("--srt", "--vtt")
+    with unprivileged():
+        assert main(["transcribe", str(tmp_path), "a.wav", option, str(path)]) == (not fits)
+    assert len(heard) == fits
+    assert (f"{option} {path}: " in capsys.readouterr().err) == (not fits)
+
+
+def test_places_that_are_not_there_yet_are_made(heard: list[Transcript], tmp_path: Path) -> None:
+    new = tmp_path / "new/folder"
+    places = [f"--ctm={new}/ctm", f"--rttm={new}/rttm", f"--srt={new}", f"--vtt={new}"]
+    assert main(["transcribe", str(tmp_path), "a.wav", *places]) == 0
+    assert {path.name for path in new.iterdir()} == {"ctm", "rttm", "a.srt", "a.vtt"}
+
+
+@pytest.mark.parametrize("option", ["--ctm", "--rttm"])
+def test_json_is_printed_whatever_becomes_of_tables(
+    option: str, heard: list[Transcript], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results").mkdir()
+    table = str(tmp_path / "results/table")
+    assert main(["transcribe", str(tmp_path), "a.wav", "b.wav", "--json", option, table]) == 1
+    assert json.loads(capsys.readouterr().out) == [asdict(transcript) for transcript in heard]
+
+
+def test_an_alignment_has_its_place_before_it_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for option in ("--out", "--textgrid"):
+        assert main(["align", "absent", "--on=test", option, str(tmp_path / "file")]) == 1
+        assert f"{option} {tmp_path / 'file'}: " in capsys.readouterr().err
