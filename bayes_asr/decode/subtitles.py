@@ -71,25 +71,28 @@ def make_cues(timed_words: Sequence[Timed]) -> list[Cue]:
     ]
 
 
-def _spread(words: Sequence[Timed]) -> Sequence[Timed]:
-    """The words, where one begins no later than that before it with times between the others.
+def _spread(words: Sequence[Timed]) -> list[Timed]:
+    """The words, where those that begin no later than one before share the time of their tie.
 
     An attention looks at several words at once, or back; without one all words begin together.
     """
-    begins = list(itertools.accumulate((word.start for word in words), max))
-    if all(a < b for a, b in itertools.pairwise(begins)):
-        return words
-    ends = [*sorted({*begins})[1:], max(begins[-1] + SHORTEST, *(word.end for word in words))]
-    groups = itertools.groupby(zip(words, begins, strict=True), key=lambda pair: pair[1])
+    begins = itertools.accumulate((word.start for word in words), max)
+    groups = itertools.groupby(zip(begins, words, strict=True), key=lambda pair: pair[0])
+    ties = [(begin, [word for _, word in group]) for begin, group in groups]
     placed: list[Timed] = []
-    for (begin, group), end in zip(groups, ends, strict=True):
-        together = [word.word for word, _ in group]
-        step = (end - begin) / len(together)
-        placed += [
-            _Placed(word, begin + step * number, begin + step * (number + 1))
-            for number, word in enumerate(together)
-        ]
+    for (begin, tied), (behind, _) in itertools.pairwise([*ties, (math.inf, [])]):
+        end = min(behind, max(begin + SHORTEST, _last(tied)))
+        placed += _share(tied, begin, end) if len(tied) > 1 else tied
     return placed
+
+
+def _share(words: Sequence[Timed], begin: float, end: float) -> list[Timed]:
+    """The words one after the other, each with an equal part of the time."""
+    step = (end - begin) / len(words)
+    return [
+        _Placed(timed.word, begin + step * number, begin + step * (number + 1))
+        for number, timed in enumerate(words)
+    ]
 
 
 def write_subtitles(cues: Sequence[Cue], path: Path, form: Format) -> None:

@@ -64,6 +64,23 @@ def test_words_of_an_attention_keep_the_order_of_the_text(
     assert all(cue.end <= following.start for cue, following in itertools.pairwise(cues))
 
 
+@given(PARTS)
+def test_words_that_begin_together_leave_those_before_a_pause_as_they_are(
+    parts: list[tuple[str, float, float]],
+) -> None:
+    words = speak(parts)
+    pause = (words[-1].end if words else 0.0) + LONGEST + SHORTEST
+    tied = [Word("five", pause, pause + 0.3), Word("six", pause, pause + 0.6)]
+    cues = make_cues([*words, *tied])
+    assert cues[:-1] == make_cues(words)
+    assert cues[-1].lines == ("five six",)
+
+
+def test_words_that_begin_together_end_before_a_pause() -> None:
+    words = [Word("one", 0.0, 0.4), Word("two", 0.0, 0.8), Word("three", 20.0, 20.4)]
+    assert [(cue.start, cue.end) for cue in make_cues(words)] == [(0.0, 1.0), (20.0, 21.0)]
+
+
 def test_words_without_times_share_the_file() -> None:
     words = [Word(f"{number:05}", 0.0, 40.0) for number in range(40)]
     assert [cue.start for cue in make_cues(words)] == [0.0, 5.0, 12.0, 19.0, 26.0, 33.0]
