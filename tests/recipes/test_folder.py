@@ -257,8 +257,28 @@ def test_names_that_become_one_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus = make_corpus(tmp_path / "mine", {"a/b/c": "yes", "a-b/c": "no"})
+    (corpus / "utt2spk").write_text("a/b/c a\na-b/c a\n")
     assert prepare(corpus, tmp_path / "out") == 1
     assert "would both be called a-b-c; rename a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("a/b", "a-b"), ("a b", "a_b"), (".", "mine"), ("x/a\u0308", "x/\xe4")]
+)
+def test_folders_that_would_be_one_speaker_are_refused(
+    one: str, other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each folder is a speaker; whether two are the same person, utt2spk says."""
+    corpus = make_corpus(
+        tmp_path / "mine", {f"{one}/1": "yes", f"{other}/2": "no", "c/3": "yes", "d/4": "no"}
+    )
+    (corpus / "text").write_text("1 yes\n2 no\n3 yes\n4 no\n")
+    assert prepare(corpus, tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert f"{corpus / one} and {corpus / other} " in said
+    assert str(corpus / "utt2spk") in said
+    (corpus / "utt2spk").write_text("1 me\n2 me\n3 c\n4 d\n")
+    assert prepare(corpus, tmp_path / "out") == 0
 
 
 def test_the_sets_have_features(corpus: Path, tmp_path: Path) -> None:

@@ -124,14 +124,25 @@ def _read_speakers(corpus: Path, text: Path, transcripts: Transcripts) -> dict[s
 
 
 def _guess_speakers(corpus: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Each folder as a speaker, or each file where all lie in one."""
-    folders = {file.parent for file in files.values()}
-    each = "each folder" if len(folders) > 1 else "each file"
+    """Each folder as a speaker, or each file where all lie in one.
+
+    InputError for two of them of one name.
+    """
+    alone = len({file.parent for file in files.values()}) == 1
+    each = "each file" if alone else "each folder"
     print(f"speakers: {each} is taken for one (no {corpus / 'utt2spk'})")
-    if len(folders) == 1:
-        return {name: _join([file.stem]) for name, file in files.items()}
-    folders_of = {name: file.parent.relative_to(corpus).parts for name, file in files.items()}
-    return {name: _join(parts) or _join([corpus.name]) for name, parts in folders_of.items()}
+    places = {name: file if alone else file.parent for name, file in files.items()}
+    owners: dict[str, Path] = {}
+    speakers: dict[str, str] = {}
+    for name, place in places.items():
+        parts = [place.stem] if alone else place.relative_to(corpus).parts
+        speakers[name] = speaker = _join(parts) or _join([corpus.name])
+        if (owner := owners.setdefault(speaker, place)) != place:
+            raise InputError(
+                f"{owner} and {place} would both be the speaker {speaker}; rename one, or say who"
+                f" speaks in {corpus / 'utt2spk'}"
+            )
+    return speakers
 
 
 def _join(parts: Iterable[str]) -> str:
