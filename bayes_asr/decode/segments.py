@@ -90,12 +90,23 @@ class Segmentation:
     @cached_property
     def detector(self) -> Any:
         """The network of silero-vad."""
-        return load_detector()
+        return load_detector("none" if self.automatic == "vad" else self.automatic)
+
+    def prepare(self, segmenter: Segmenter | None) -> None:
+        """Open what a segmenter detects speech by; InputError where that cannot be had."""
+        if segmenter == "vad":
+            _ = self.detector
+        elif segmenter == "network":
+            _ = self.silence
 
     def open(self, name: str, channel: Channel | None) -> "SegmentedFile":
-        """Open a file; InputError where it is no sound."""
+        """Open a file; InputError where it is no sound, or speech in it cannot be detected."""
         sound = LongSound.open(name, channel)
         segmenter = self.segmenter or (self.automatic if sound.seconds > LONG else "none")
+        try:
+            self.prepare(segmenter)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
         return SegmentedFile(sound, self, segmenter)
 
 

@@ -111,7 +111,7 @@ def transcribe(
     `one_speaker`. options: a run with a decoder has none. channel: of several, counted from 0, or
     their mean. segmenter: finds speech, whose segments are recognised one by one; None cuts what is
     longer than a minute. InputError for a run that is not complete, or whose features the front end
-    cannot make.
+    cannot make, and where what `segmenter` needs is absent.
     """
     load_library()
     config = read_configuration(run)
@@ -119,6 +119,7 @@ def transcribe(
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
     recogniser = _choose_recogniser(run, network, config, options)
     segmentation = _make_segmentation(recogniser, front_end, segmenter)
+    segmentation.prepare(segmenter)
     if not one_speaker:
         front_end.describe_speakers("each file by itself")
     for names in [files] if one_speaker else [[name] for name in files]:
@@ -214,8 +215,6 @@ def _make_segmentation(
     def refuse() -> SilenceModel:
         raise InputError("a decoder with attention does not hear silence; take --segments vad")
 
-    if segmenter == "network":
-        refuse()
     return Segmentation(front_end.compute, segmenter, "vad", refuse)
 
 

@@ -1,5 +1,6 @@
 """Segments of speech: digital silence and what a network hears as silence are in none."""
 
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -88,3 +89,20 @@ def test_a_model_without_silence_takes_all(tmp_path: Path) -> None:
     path.write_bytes(riff((np.arange(4 * RATE) % 9).astype(np.int16)[:, None], RATE))
     file = Segmentation(frames, None, "network", refuse).open(str(path), None)
     assert file.find_speech(NOBODY) == [(0.0, 4.0)]
+
+
+@pytest.mark.parametrize(("automatic", "otherwise"), [("network", "network"), ("vad", "none")])
+def test_without_silero_a_segmenter_that_the_run_takes_is_named(
+    automatic: Segmenter, otherwise: Segmenter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "silero_vad", None)
+
+    def open_silence() -> SilenceModel:
+        if automatic == "vad":
+            raise InputError("a decoder hears no silence")
+        return cast(SilenceModel, LoudnessModel())
+
+    segmentation = Segmentation(frames, "vad", automatic, open_silence)
+    with pytest.raises(InputError, match=f"silero-vad.*--segments {otherwise}$"):
+        segmentation.prepare("vad")
+    segmentation.prepare(otherwise)

@@ -1,6 +1,7 @@
 """From sound to the labels that a decoder writes, on words made of tones."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from bayes_asr.cli import main
 from bayes_asr.decode.transcribe import _find_span
 from tests.support.places import CONF
-from tests.support.tones import command, write_set
+from tests.support.sounds import riff
+from tests.support.tones import RATE, command, write_set
 
 pytest.importorskip("kaldi_native_fbank")
 STACK = [
@@ -64,6 +66,35 @@ def test_a_weight_and_a_graph_are_refused(run: Path, capsys: pytest.CaptureFixtu
     sound = str(run.parent / "data/test/s0-0.wav")
     assert main(["transcribe", str(run), sound, "--lmwt", "3"]) == 1
     assert "writes without a graph and an LM weight" in capsys.readouterr().err
+
+
+def test_an_absent_detector_is_named_once_before_the_first_file(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "silero_vad", None)
+    sounds = [str(run.parent / f"data/test/s0-{number}.wav") for number in (0, 1)]
+    capsys.readouterr()
+    assert main(["transcribe", str(run), *sounds, "--segments", "vad"]) == 1
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err.count("silero-vad: ") == printed.err.count("error") == 1
+
+
+@pytest.mark.slow
+def test_a_long_file_without_a_detector_is_named_and_short_ones_are_heard(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "silero_vad", None)
+    long, short = tmp_path / "long.wav", run.parent / "data/test/s0-0.wav"
+    long.write_bytes(riff(np.random.default_rng(0).integers(-99, 99, (61 * RATE, 1), np.int16)))
+    capsys.readouterr()
+    assert main(["transcribe", str(run), str(long), str(short)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"{short}: ")
+    (named,) = (line for line in printed.err.splitlines() if line.startswith(f"{long}: "))
+    assert "silero-vad" in named
+    assert named.endswith("--segments none")
+    command("transcribe", run, long, "--segments", "none")
 
 
 def test_a_label_is_where_nine_tenths_of_the_attention_lie() -> None:

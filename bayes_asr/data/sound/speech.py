@@ -114,8 +114,8 @@ def _find_cut(run: np.ndarray, step: float) -> int:
     return half + int(smooth[half : len(run) - width // 2].argmin())
 
 
-def load_detector() -> Any:
-    """The network of silero-vad; InputError that says how to get it."""
+def load_detector(otherwise: str) -> Any:
+    """The network of silero-vad; InputError that says how to get it, or which segmenter to take."""
     try:
         # The import would set one thread for good, and torch warns of the form of the network.
         with _one_thread(), warnings.catch_warnings():
@@ -126,7 +126,7 @@ def load_detector() -> Any:
     except ImportError as error:
         raise InputError(
             f"finding speech needs silero-vad: pip install silero-vad ({error}); or take"
-            " --segments network"
+            f" --segments {otherwise}"
         ) from None
 
 
