@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bayes_asr.base import elementary
 from bayes_asr.gmm import compiled
+from bayes_asr.gmm.clusterable import refine, refine_in_numpy
 from bayes_asr.gmm.likelihood import divide, divide_in_numpy, score, score_in_numpy
 from bayes_asr.gmm.linear_algebra import invert, log, multiply, multiply_in_numpy
 from bayes_asr.gmm.row_updates import update_rows, update_rows_in_numpy
@@ -80,6 +81,8 @@ def test_every_path_gives_the_same_bits() -> None:
     a = np.random.default_rng(4).normal(size=(21, 700))
     inverses = invert(multiply(a, a.T) + np.eye(21) * np.arange(1, 22)[:, None, None])
     expected = update_rows_in_numpy(900, inverses, None, None, 3)
+    points = np.abs(a[:, :79])
+    halves = [points[:10].sum(0), points[10:].sum(0)]
     paths = compiled.LIBRARY.call("take_path", 0)
     for path in range(paths):
         compiled.LIBRARY.call("take_path", path)
@@ -89,3 +92,7 @@ def test_every_path_gives_the_same_bits() -> None:
         assert_same_bits(multiply(a, a.T), multiply_in_numpy(a, a.T))
         assert_same_bits(log(np.abs(a)), elementary.log(np.abs(a)))
         assert_same_bits(update_rows(900, inverses, None, 3), expected)
+        moved, defined = np.stack(halves), np.stack(halves)
+        refine(points, moved, np.repeat([0, 1], [10, 11]))
+        refine_in_numpy(points, defined, np.repeat([0, 1], [10, 11]))
+        assert_same_bits(moved, defined)
