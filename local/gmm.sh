@@ -48,6 +48,7 @@ in_jobs() {
 # calls it, without what it does anyhow. It refuses what it does not have.
 own_options() {
     while (($#)); do
+        (($# > 1)) || fail "$recipe/kaldi.sh: nothing stands behind $1: settings are --OPTION VALUE, or LEAVES GAUSSIANS"
         case $1 in
             --use-graphs) ;;
             --totgauss) printf '%s\n' --gaussians "$2" ;;
@@ -107,9 +108,9 @@ score() {
         ${max_skipped:+--set=data.max_skipped="$max_skipped"} --nj "$nj"
 }
 
-# graph_of CONFIG...: the graph that it names.
-graph_of() {
-    python -P -c 'import sys; from bayes_asr.config.merge import load; print(*load(sys.argv[1:]).data.graph)' "$@"
+# settings_of CONFIG...: the graph that it names; how it decodes and scores. What it includes counts.
+settings_of() {
+    python -P -c 'import sys; from bayes_asr.config.merge import load; c = load(sys.argv[1:]); print(*c.data.graph); print(c.decode, c.score)' "$@"
 }
 
 { # read to its end before it begins: bash reads a script while it runs, and this one may be updated meanwhile
@@ -144,6 +145,7 @@ graph_of() {
     if ((stage <= 1 && stop_stage >= 1)); then
         for name in "${sets[@]}"; do
             if [[ $cepstra != data || -f data/$name/wav.scp ]]; then
+                forget_changed_sound "$name" "log/gmm_mfcc_$name.done"
                 run_stage 1 "gmm_mfcc_$name" "$out" makes "$cepstra/$name"/{feats,cmvn}.scp -- \
                     mfcc "$name" "$(data_checksum "$name")${dither:+ dither $dither}"
             fi
@@ -161,27 +163,27 @@ graph_of() {
             run_stage 2 gmm_subset "$out" "$train/feats.scp" makes "$mono_train/feats.scp" -- \
                 python "$root/local/subset_data.py" "$train" "$((number < mono_utterances ? number : mono_utterances))" "$mono_train"
         fi
-        mapfile -t options < <(own_options "${mono[@]}")
+        mapfile -t options < <(own_options "${mono[@]}") && wait $!
         run_stage 2 gmm_mono "$out" "$mono_train/feats.scp" data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
             in_jobs mono "$mono_train" data/lang exp/mono "${options[@]}"
     fi
 
     # Stage 3: triphones of deltas.
     if ((stage <= 3 && stop_stage >= 3)); then
-        mapfile -t options < <(align_options "${mono_ali[@]}")
+        mapfile -t options < <(align_options "${mono_ali[@]}") && wait $!
         run_stage 3 gmm_mono_ali "$out" "$train/feats.scp" exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/mono exp/mono_ali "${options[@]}"
-        mapfile -t options < <(own_options "${tri1[@]}")
+        mapfile -t options < <(own_options "${tri1[@]}") && wait $!
         run_stage 3 gmm_tri1 "$out" exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
             in_jobs deltas "$train" data/lang exp/mono_ali exp/tri1 "${options[@]}"
     fi
 
     # Stage 4: LDA and MLLT.
     if ((stage <= 4 && stop_stage >= 4)); then
-        mapfile -t options < <(align_options "${tri1_ali[@]}")
+        mapfile -t options < <(align_options "${tri1_ali[@]}") && wait $!
         run_stage 4 gmm_tri1_ali "$out" exp/tri1/final.mdl makes exp/tri1_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/tri1 exp/tri1_ali "${options[@]}"
-        mapfile -t options < <(own_options "${tri2[@]}")
+        mapfile -t options < <(own_options "${tri2[@]}") && wait $!
         run_stage 4 gmm_tri2 "$out" exp/tri1_ali/ali.1.gz makes exp/tri2/{final.mdl,final.mat,tree} -- \
             in_jobs lda-mllt "$train" data/lang exp/tri1_ali exp/tri2 \
             --dim "$dim" --left-context 3 --right-context 3 "${options[@]}"
@@ -189,10 +191,10 @@ graph_of() {
 
     # Stage 5: speaker adaptation.
     if ((stage <= 5 && stop_stage >= 5)); then
-        mapfile -t options < <(align_options "${tri2_ali[@]}")
+        mapfile -t options < <(align_options "${tri2_ali[@]}") && wait $!
         run_stage 5 gmm_tri2_ali "$out" exp/tri2/final.mdl makes exp/tri2_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/tri2 exp/tri2_ali "${options[@]}"
-        mapfile -t options < <(own_options "${tri3[@]}")
+        mapfile -t options < <(own_options "${tri3[@]}") && wait $!
         run_stage 5 gmm_tri3 "$out" exp/tri2_ali/ali.1.gz makes exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
             in_jobs sat "$train" data/lang exp/tri2_ali exp/tri3 "${options[@]}"
     fi
@@ -201,11 +203,12 @@ graph_of() {
     # transforms come from the first task, which tri3 decodes anyhow.
     if ((stage <= 6 && stop_stage >= 6)); then
         scored=''
-        if ((${#tasks[@]} > 1)) && [[ $(graph_of "${config[@]}") == *_words ]]; then
+        mapfile -t settings < <(settings_of "${config[@]}") && wait $!
+        if ((${#tasks[@]} > 1)) && [[ ${settings[0]} == *_words ]]; then
             scored=_words
         fi
         dev=${sets[1]} test=${sets[2]}
-        mapfile -t options < <(own_options "${decode[@]}")
+        mapfile -t options < <(own_options "${decode[@]}") && wait $!
         for model in mono tri1 tri2 tri3; do
             suffix=_$model decoded=("$scored")
             if [[ $model == tri3 ]]; then
@@ -227,13 +230,13 @@ graph_of() {
             texts=$(checksum "data/$dev"/{text{,_words},stm,glm} "data/$test"/{text{,_words},stm,glm})
             run_stage 6 "gmm_score$suffix$scored" "$out" "exp/$model/decode${scored}_$dev/lat.1.gz" \
                 "exp/$model/decode${scored}_$test/lat.1.gz" makes "gmm/$model$scored"/score_{dev,test}.json -- \
-                score "${config[@]}" "$model" "$scored" "$texts $(checksum "${config[@]}")"
+                score "${config[@]}" "$model" "$scored" "$texts $(cksum <<<"${settings[1]}")"
         done
     fi
 
     # Stage 7: alignments. Networks learn from these, so nothing that Kaldi's aligner gives up may be lost.
     if ((stage <= 7 && stop_stage >= 7)); then
-        mapfile -t options < <(align_options "${tri3_ali[@]}")
+        mapfile -t options < <(align_options "${tri3_ali[@]}") && wait $!
         for name in "${sets[@]}"; do
             ali=exp/tri3_ali
             [[ $name == train ]] || ali+=_$name

@@ -53,3 +53,18 @@ data_checksum() {
     [[ ! -f data/$1/wav.scp ]] || source=wav.scp
     checksum "data/$1"/{text{,_words},utt2spk,segments,$source}
 }
+
+# forget_changed_sound SET STAMP: remove the stamp of its MFCC where a sound of the set came or changed since: a corpus may
+# have another file of the same name.
+forget_changed_sound() {
+    local changed
+    [[ -f $2 && -f data/$1/wav.scp ]] || return 0
+    # A line is a file, or a command with files among its words. Links and backups renew the time of change, and GMMs would
+    # be trained anew for nothing: that of modification counts.
+    # shellcheck disable=SC2016
+    changed=$(sed 's/^[^[:space:]]*[[:space:]]*//; /|[[:space:]]*$/s/[[:space:]]/\n/g' "data/$1/wav.scp" | sed 's|^[^/]|./&|' | tr '\n' '\0' |
+        xargs -0 sh -c 'stamp=$1 && shift && find -L "$@" -prune -newer "$stamp" -print -quit 2>/dev/null; true' _ "$2")
+    [[ -n $changed ]] || return 0
+    echo "data/$1: sounds have changed since the MFCC were computed"
+    rm "$2"
+}

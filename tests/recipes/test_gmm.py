@@ -364,3 +364,49 @@ def test_what_is_missing_is_said(
     assert said.endswith("status 2")
     assert not (experiment.out / "exp").exists()
     assert not os.path.exists(experiment.calls_file)
+
+
+def test_a_setting_without_its_value_is_refused(experiment: GmmExperiment) -> None:
+    with (experiment.folder / "checkout/recipes/timit/kaldi.sh").open("a") as settings:
+        settings.write("tri1=(5000)\n")
+    said = experiment.run("--nj", "2", "--stop-stage", "3")
+    assert "recipes/timit/kaldi.sh" in said
+    assert said.endswith("status 1")
+    assert [call.split()[1] for call in experiment.calls()][-2:] == ["mono", "align"]
+
+
+@pytest.mark.parametrize(("name", "line"), [("a sound", "{}"), ("recorded", "sox {} -t wav - |")])
+def test_mfcc_are_computed_anew_where_a_sound_has_changed(
+    name: str, line: str, experiment: GmmExperiment
+) -> None:
+    def steps() -> list[str]:
+        assert experiment.run("--nj", "2", "--stop-stage", "1").endswith("status 0")
+        return [call for call in experiment.calls() if call.startswith("features")]
+
+    sound = experiment.folder / f"{name}.wav"
+    sound.write_bytes(b"RIFF")
+    data = experiment.out / "data/dev"
+    data.joinpath("wav.scp").write_text(f"dev0 {line.format(sound)}\n")
+    assert len(steps()) == 3
+    assert steps() == []
+    later = (experiment.out / "log/gmm_mfcc_dev.done").stat().st_mtime + 1
+    os.utime(sound, (later, later))
+    assert steps() == ["features data/dev"]
+
+
+@pytest.mark.slow
+def test_scores_are_counted_anew_where_an_included_file_has_changed(
+    experiment: GmmExperiment,
+) -> None:
+    included = experiment.folder / "included.yaml"
+    included.write_text("score: {metric: per}\n")
+    config = experiment.folder / "config.yaml"
+    config.write_text(f"include: {included}\n")
+
+    def scored() -> int:
+        assert experiment.run("--nj", "2", "--config", str(config)).endswith("status 0")
+        return sum(call.startswith("gmm score") for call in experiment.calls())
+
+    assert (scored(), scored()) == (4, 0)
+    included.write_text("score: {metric: wer}\n")
+    assert (scored(), scored()) == (4, 0)

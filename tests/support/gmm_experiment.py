@@ -41,6 +41,7 @@ class Experiment:
             place = folder / "checkout/recipes" / recipe.parent.name
             place.mkdir(parents=True)
             shutil.copy(recipe, place)
+            (place / "config.yaml").touch()
         executable(folder / "environment/bin/python", PYTHON)
         for name in ("train", "dev", "test", "eval"):
             self.write_data(name, speakers)
