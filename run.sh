@@ -82,6 +82,9 @@ fi
 if [[ $alignments != @(given|prepared) ]] && ((stage <= 0 && stop_stage >= 0)); then
     ask forget-changed-corpus --out="$out"
     mapfile -t scripts < <(recipe_scripts)
+    for word in "${prepare_options[@]}"; do # of them some name files, as --lm and --g2p=MODEL
+        [[ ! -f ${word#--*=} ]] || scripts+=("${word#--*=}")
+    done
     run_stage 0 prepare "$out" "${scripts[@]}" makes "$out"/data/{train,dev,test,eval}/text "$out/data/local/lm.arpa" -- \
         python "$(recipe_file prepare.py)" --out "$out" "${prepare_options[@]}"
 fi
@@ -131,10 +134,17 @@ for line in "${systems[@]}"; do
                 ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
         fi
 
+        # What the next stages read of dev and test, which may be mended when the network is trained.
+        # shellcheck disable=SC2034  # features_$part is read
+        features_dev=() features_test=() references=()
+        ((stage > 6 || stop_stage < 4)) ||
+            learn features_dev=features-dev features_test=features-test references=references --out="$run"
+
         # Stages 4 to 6 of a network that classifies utterances.
         if [[ $recogniser == classify ]] && ((stage <= 6 && stop_stage >= 4)); then
             for part in dev test; do
-                run_stage 4-6 "classify_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/score_$part.json" -- \
+                declare -n features_read=features_$part
+                run_stage 4-6 "classify_$part" "$run" "$run"/{config.yaml,best.pt} "${features_read[@]}" "${references[@]}" makes "$run/score_$part.json" -- \
                     bayes-asr classify "$run" --on "$part"
             done
         fi
@@ -142,7 +152,8 @@ for line in "${systems[@]}"; do
         # Stages 4 and 5 of a network that writes its labels.
         if [[ $recogniser == generate ]] && ((stage <= 5 && stop_stage >= 4)); then
             for part in dev test; do
-                run_stage 4-5 "generate_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/decode_$part/words.txt" -- \
+                declare -n features_read=features_$part
+                run_stage 4-5 "generate_$part" "$run" "$run"/{config.yaml,best.pt} "${features_read[@]}" makes "$run/decode_$part/words.txt" -- \
                     bayes-asr generate "$run" --on "$part"
             done
         fi
@@ -152,7 +163,8 @@ for line in "${systems[@]}"; do
             made=loglikes
             [[ $recogniser == decode ]] || made=outputs # numbers, which are the end
             for part in dev test; do
-                run_stage 4 "forward_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/forward_$part/$made.ark" -- \
+                declare -n features_read=features_$part
+                run_stage 4 "forward_$part" "$run" "$run"/{config.yaml,best.pt} "${features_read[@]}" makes "$run/forward_$part/$made.ark" -- \
                     bayes-asr forward "$run" --on "$part"
             done
         fi
@@ -167,7 +179,7 @@ for line in "${systems[@]}"; do
 
         # Stage 6: error rates.
         if [[ $recogniser == @(decode|generate) ]] && ((stage <= 6 && stop_stage >= 6)); then
-            run_stage 6 score "$run" "$run"/{config.yaml,decode_{dev,test}/words.txt} makes "$run"/score_{dev,test}.json -- \
+            run_stage 6 score "$run" "$run"/{config.yaml,decode_{dev,test}/words.txt} "${references[@]}" makes "$run"/score_{dev,test}.json -- \
                 bayes-asr score "$run" --nj "$nj"
         fi
 

@@ -6,17 +6,19 @@ ask() {
     python -P -m bayes_asr.recipe.stages "${script:?}" "$1" "${root:?}" "${options[@]}" "${@:2}"
 }
 
-# learn [ARRAY=]QUESTION...: the answers to several questions, one word a line, each in an array that is there. They come
-# from one process, of which each takes a third of a second to begin; what `check` says is printed.
+# learn [ARRAY=]QUESTION... [OPTION...]: the answers to several questions, one word a line, each in an array that is there.
+# They come from one process, of which each takes a third of a second to begin; what `check` says is printed.
 learn() {
     local -A array_of=()
-    local pair asked='' told question answer
-    for pair; do
-        array_of[${pair#*=}]=${pair%%=*}
-        asked+=,${pair#*=}
+    local asked='' told question answer
+    while (($#)) && [[ $1 != --* ]]; do
+        array_of[${1#*=}]=${1%%=*}
+        asked+=,${1#*=}
+        shift
     done
-    told=$(ask "${asked#,}") # not of a process beside this one, which would not hear of Ctrl-C
+    told=$(ask "${asked#,}" "$@") # not of a process beside this one, which would not hear of Ctrl-C
     while IFS=$'\t' read -r question answer; do
+        [[ -n $question ]] || break # nothing was said at all
         if [[ $question == check ]]; then
             echo "$answer"
         else

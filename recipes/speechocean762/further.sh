@@ -2,7 +2,7 @@
 # The goodness of pronunciation against the experts' scores, where the clone has them: read by run.sh behind stage 6.
 if [[ -d $out/data/local/dict_align && -n $(find "$corpus"/{,resource/}scores.json "$corpus/resource/utt2score" 2>/dev/null) && $system != *_phones ]]; then
     for part in train dev test; do
-        run_stage 6 "pronunciation_$part" "$run" "$run"/{config.yaml,best.pt} makes "$run/pronunciation_$part/gop.txt" -- \
+        run_stage 6 "pronunciation_$part" "$run" "$run"/{config.yaml,best.pt} "$out/data/$part"/{feats.scp,text_words} makes "$run/pronunciation_$part/gop.txt" -- \
             bayes-asr pronunciation "$run" --on "$part" --text "$out/data/$part/text_words" \
             --lang "$out/data/local/dict_align" --oov '<UNK>' --nj "$nj"
     done

@@ -176,3 +176,57 @@ def test_files_of_a_stage_may_be_both_read_and_written(checkout: Checkout, tmp_p
     ]
     assert said[0] != "counts: complete\n"
     assert said[1] == "counts: complete\n"
+
+
+@pytest.mark.slow
+def test_stages_are_repeated_where_what_a_set_has_is_mended(checkout: Checkout) -> None:
+    """Features go through all stages, a text is for the score; in a copy likewise."""
+    folder = checkout.folder / "exp/made"
+    run = folder / "made/seed1"
+    run.mkdir(parents=True)
+    (run / "best.pt").touch()
+    (run / "config.yaml").write_text(
+        f"data: {{dir: {folder}, dev: {{features: [dev]}}, test: {{features: [test]}}}}\n"
+    )
+    for name in ("dev", "test"):
+        (folder / name).mkdir()
+        (folder / name / "feats.scp").write_text("utt feats.ark:4\n")
+        (folder / name / "text").write_text("utt a\n")
+
+    def repeated(out: str = "exp/made") -> list[str]:
+        before = len(checkout.calls("bayes-asr"))
+        command = ("./run.sh", "--recipe", "made", "--stage", "4", "--stop-stage", "6")
+        done = checkout.run(*command, "--out", out)
+        assert done.returncode == 0, done.stderr
+        calls = checkout.calls("bayes-asr")[before:]
+        return ["_".join((call[0], *call[3:4])) for call in calls if call[1].endswith("seed1")]
+
+    everything = ["forward_dev", "forward_test", "decode_dev", "decode_test", "score_2"]
+    assert len(repeated()) == len(everything)
+    assert repeated() == []
+    shutil.copytree(folder, checkout.folder / "exp/copied", copy_function=shutil.copy)
+    assert repeated("exp/copied") == []
+    (folder / "test/text").write_text("utt b\n")
+    assert [call.split("_")[0] for call in repeated()] == ["score"]
+    (folder / "test/feats.scp").write_text("utt feats.ark:8\n")
+    assert [call.split("_")[0] for call in repeated()] == ["forward", "decode", "score"]
+    (checkout.folder / "exp/copied/dev/feats.scp").write_text("utt feats.ark:8\n")
+    assert [call.split("_")[0] for call in repeated("exp/copied")] == ["forward", "decode", "score"]
+
+
+@pytest.mark.slow
+def test_a_file_that_an_option_names_is_prepared_from_anew(checkout: Checkout) -> None:
+    model, config = checkout.folder / "lm.arpa", checkout.folder / "recipes/gmm/config.yaml"
+    model.write_text("one")
+    config.write_text("recipe: {offers: [corpus], options: [--lm=lm.arpa]}\n")
+
+    def prepared() -> int:
+        before = len(checkout.calls("python"))
+        command = ("./run.sh", "--recipe", "gmm", "--corpus", "corpus", "--out", "../out")
+        assert checkout.run(*command, "--stop-stage", "0", KALDI_ROOT="").returncode == 0
+        return sum(call[0].endswith("prepare.py") for call in checkout.calls("python")[before:])
+
+    (checkout.folder / "corpus").mkdir()
+    assert (prepared(), prepared()) == (1, 0)
+    model.write_text("two")
+    assert prepared() == 1

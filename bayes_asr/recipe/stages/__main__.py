@@ -9,6 +9,7 @@ import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may co
 # isort: split
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, complaint
@@ -114,6 +115,26 @@ def compared(options: RecipeOptions, root: Path) -> Iterable[str]:
     return choose_systems(options, find_recipe(options.recipe, root), root).compared
 
 
+def run_of(options: RecipeOptions) -> tuple[Path, Path]:
+    """The run that --out names, and the folder of its data: two folders above it, or Kaldi's."""
+    run = Path(options.out)
+    return run, Path(options.kaldi_dir).absolute() if options.kaldi_dir else run.parents[1]
+
+
+def features(name: str, options: RecipeOptions, root: Path) -> Iterable[str]:
+    """The tables of features that a run, named by --out, has of a set."""
+    from bayes_asr.recipe.stages.run_inputs import list_features
+
+    return map(str, list_features(*run_of(options), name))
+
+
+def references(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """What dev and test of a run, named by --out, are scored against."""
+    from bayes_asr.recipe.stages.run_inputs import list_references
+
+    return map(str, list_references(*run_of(options)))
+
+
 QUESTIONS: Mapping[str, Callable[[RecipeOptions, Path], Iterable[str]]] = {
     "refuse": refuse,
     "check": check,
@@ -123,6 +144,9 @@ QUESTIONS: Mapping[str, Callable[[RecipeOptions, Path], Iterable[str]]] = {
     "max-skipped": max_skipped,
     "systems": systems,
     "compared": compared,
+    "features-dev": partial(features, "dev"),
+    "features-test": partial(features, "test"),
+    "references": references,
 }
 
 if __name__ == "__main__":
