@@ -34,6 +34,14 @@ class PhoneLmOptions:
     num_extra_lm_states: int = 1000
     no_prune_ngram_order: int = 3
 
+    def __post_init__(self) -> None:
+        """InputError for orders that do not go together."""
+        if not 1 <= self.no_prune_ngram_order <= self.ngram_order or self.ngram_order < 2:
+            raise InputError(
+                f"a phone language model of order {self.ngram_order} that keeps order"
+                f" {self.no_prune_ngram_order}: the first is 2 or more, the second not larger"
+            )
+
 
 @dataclass
 class _History:
@@ -56,13 +64,8 @@ def estimate_phone_lm(
 ) -> PhoneAcceptor:
     """Return the model of the phones (phone-ids) of utterances; costs are negative logarithms.
 
-    InputError where there are no phones, and for orders that do not go together.
+    InputError where there are no phones.
     """
-    if not 1 <= options.no_prune_ngram_order <= options.ngram_order or options.ngram_order < 2:
-        raise InputError(
-            f"a phone language model of order {options.ngram_order} that keeps order"
-            f" {options.no_prune_ngram_order}: the first is 2 or more, the second not larger"
-        )
     estimator = _Estimator(options)
     for phones in utterances:
         if len(phones):

@@ -99,7 +99,7 @@ def test_orders_that_do_not_go_together_are_refused(
     options: tuple[int, int, int], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
-        estimate_phone_lm([[1]], PhoneLmOptions(*options))
+        PhoneLmOptions(*options)
 
 
 def test_no_phones_are_refused() -> None:
