@@ -181,3 +181,18 @@ def test_baseline_of_the_sample_has_the_errors_of_kaldi(
     found = load([tmp_path / "config.yaml"]).decode
     assert found.lm_weights == network.lm_weights
     assert found.insertion_penalties == network.insertion_penalties
+
+
+@pytest.mark.parametrize("network", ["best.pt", "last.pt"])
+def test_the_folder_of_a_network_is_refused_and_stays(
+    network: str, spoken: Spoken, tmp_path: Path
+) -> None:
+    """What mixtures decode there would pass for the network's."""
+    trained, config = tmp_path / "run", CONF / "base.yaml"
+    decode_dev(spoken, trained)
+    (trained / network).touch()
+    before = sorted(trained.rglob("*"))
+    for step, argv in ((score, [trained, config]), (baseline, [config, "--out", trained])):
+        with pytest.raises(InputError, match=network):
+            run_step(step, *argv)
+    assert sorted(trained.rglob("*")) == before

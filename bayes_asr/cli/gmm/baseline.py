@@ -17,6 +17,7 @@ from bayes_asr.cli.gmm.run_dir import write_run
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
+from bayes_asr.evaluate.score.run_scores import refuse_trained
 from bayes_asr.gmm.decoding import FeatureTable, decode_data, make_job
 from bayes_asr.gmm.models import SEARCH
 from bayes_asr.tasks.task import task_of
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Decode dev and test, and make a run of the folder, for `bayes-asr score`."""
+    refuse_trained(args.out)
     config = load(args.config, args.set)
     search = replace(SEARCH, **{name: getattr(config.decode, name) for name in BEAMS})
     model, graph = task_of(config).locate_model(), locate(config.data.graph, config.data, "graph")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bayes_asr.cli.gmm.run_dir import write_run
 from bayes_asr.cli.scoring import add_options, score_run
+from bayes_asr.evaluate.score.run_scores import refuse_trained
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,5 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Make a run of the folder, then score it as one."""
+    refuse_trained(args.run)
     write_run(args.run, args.config, args.set)
     score_run(args)

@@ -12,7 +12,7 @@ from bayes_asr.config.schema import Config
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
-from bayes_asr.evaluate.score.run_scores import SETS
+from bayes_asr.evaluate.score.run_scores import SETS, refuse_trained
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
@@ -23,11 +23,12 @@ def decode_with(
 ) -> Config:
     """Decode the log-likelihoods of a run's sets with `graph` into `out`; its configuration there.
 
-    settings: of that configuration, such as `score.text=words`. InputError where `out` is the run,
-    or the log-likelihoods of dev are not there.
+    settings: of that configuration, such as `score.text=words`. InputError where `out` has a
+    network, this run's or another's, or the log-likelihoods of dev are not there.
     """
     if real_path(out) == real_path(run):
         raise InputError(f"{out}: is the run; --out names another folder")
+    refuse_trained(out)
     second = f"data.graph={json.dumps([str(graph.absolute())])}"
     config = read_configuration(run, [*settings, second])
     model = task_of(config).locate_model()

@@ -2,13 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import Score, pool
 
 SETS = ("dev", "test")
 LISTED = 5  # speakers whose counts a message has
+
+
+def refuse_trained(folder: Path) -> None:
+    """InputError where a folder has a network: what another system decodes would pass for its."""
+    for network in sorted(folder.glob("*.pt"))[:1]:
+        raise InputError(f"{network}: of a network; another system needs a folder of its own")
 
 
 @dataclass(frozen=True)
