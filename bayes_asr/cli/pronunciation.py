@@ -19,7 +19,8 @@ from bayes_asr.cli.alignment_arguments import (
 )
 from bayes_asr.cli.arguments import channel, processes, refuse_useless
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
-from bayes_asr.data.sound.audio import bring_to_rate, read_audio
+from bayes_asr.data.sound.audio import be_silent, bring_to_rate
+from bayes_asr.data.sound.long import LongSound
 from bayes_asr.decode.align.pronunciation import score_run
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align.utterance_scorer import ScoredUtterance
@@ -113,14 +114,14 @@ def _score_file(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSo
     if args.text is None:
         raise InputError(f"{args.file}: give its words, --text FILE")
     words = [word for line in read_lines(args.text) for word in line]
-    samples, rate = read_audio(args.file, args.channel)
+    sound = LongSound.open(str(args.file), args.channel)
     transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
     options = choose_options(args)
-    scored = score_file(args.run, args.file, (samples, rate), words, transcripts, options)
+    scored = score_file(args.run, sound, words, transcripts, options)
 
     def find_sounds(utterances: Collection[str]) -> Iterator[tuple[str, np.ndarray]]:
         for utt in utterances:
-            yield utt, bring_to_rate(samples, rate, RATE, utt, lambda _name, _change: None)
+            yield utt, bring_to_rate(sound.read(), sound.rate, RATE, utt, be_silent)
 
     return [scored], find_sounds
 

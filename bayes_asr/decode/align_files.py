@@ -107,18 +107,17 @@ def align_file(
 
     segmentation = Segmentation(front_end.compute, segmenter, "network", open_silence)
     sound = segmentation.open(str(file), channel)
-    sample = sound.sample()
-    speaker = front_end.estimate(str(file), sample)
     stride = network.model.output_stride
     shift, seconds = FRAME_SHIFT * stride, sound.sound.seconds
     timing = TimingAligner(pronouncer, options, choose_engine(), stride)
     if sound.segmenter != "none":
         search = SearchOptions.from_config(config.decode, allow_partial=True)
         aligner = LongAligner(network, pronouncer, options, search, choose_engine(), timing.align)
+        speaker = front_end.estimate(str(file), sound.sample())
         spans = sound.find_speech(speaker)
         parts = aligner.align(str(file), lines, spans, lambda parts: sound.read(parts, speaker))
         return AlignedFile(file, seconds, shift, parts.to_timed(round(seconds / shift)), parts)
-    recording = speaker.apply(sample[0])
+    recording = front_end.read(sound.sound)
     loglikes = network(recording.features, recording.statistics).numpy()
     timed = timing.align(str(file), words, loglikes)
     return AlignedFile(file, seconds, shift, timed)

@@ -8,6 +8,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
+from bayes_asr.data.sound.long import DIGITAL_SILENCE, LongSound
 from bayes_asr.data.sound.online import OnlineFeatures, SilenceGate
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT, Analysis
 from bayes_asr.decode.forward.log_likelihoods import load
@@ -21,7 +22,6 @@ from bayes_asr.decode.recognise import (
 )
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.inputs import check_loglikes
-from bayes_asr.decode.segments import DIGITAL_SILENCE
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
@@ -214,15 +214,14 @@ def open_live(
             f"{run}: its features are adapted (fMLLR) to speakers by all that they say; train a run"
             " with --features mfcc or fbank"
         )
-    statistics: dict[str, np.ndarray] = {}
+    statistics: Mapping[str, np.ndarray] = {}
     if any(stream.cmvn != "none" for stream in network.front_ends.values()):
         if speaker is None:
             raise InputError(
                 f"{run}: normalises by the speaker; give --speaker FILE, a recording of whoever"
                 " will speak, or train with features.cmvn: none"
             )
-        recording = front_end.read(str(speaker), None)
-        statistics = dict(front_end.estimate(recording.file, [recording]).statistics)
+        statistics = front_end.read(LongSound.open(str(speaker), None)).statistics
     recogniser = open_recogniser(run, network, config, options)
     search_weights = 1 / recogniser.options.acoustic_scale, 0.0
     if not np.allclose(search_weights, recogniser.weights):

@@ -14,7 +14,8 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate_all
 from bayes_asr.data.features.fmllr_record import FmllrRecord, find_record
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, cmvn_statistics
-from bayes_asr.data.sound.audio import Announce, Channel, bring_to_rate, read_audio, warn
+from bayes_asr.data.sound.audio import Announce, be_silent, bring_to_rate, warn
+from bayes_asr.data.sound.long import LongSound
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.speakers import RecordingFeatures, Speaker
 
@@ -57,14 +58,22 @@ class RecordingFrontEnd:
                 adapters[name] = _open_adapter(run, record.model_dir, front_end)
         return cls(front_ends, analyses, adapters)
 
-    def read(self, file: str, channel: Channel | None) -> RecordingFeatures:
-        """Compute all streams of a file, as far as all of them go, before any adaptation."""
-        return self.compute(file, *read_audio(file, channel))
+    def read(self, sound: LongSound) -> RecordingFeatures:
+        """Compute all streams of a file, adapted to its speaker, of whom digital silence tells
+        nothing unless there is nothing else.
+        """
+        entire = self.compute(sound.name, sound.read(), sound.rate)
+        audible = sound.leave_out_silence([sound.whole]) if sound.silences else []
+        parts = [
+            self.compute(sound.name, samples, sound.rate, be_silent)
+            for samples in sound.cut(audible)
+        ]
+        return self.estimate(sound.name, parts or [entire]).apply(entire)
 
     def compute(
         self, file: str, samples: np.ndarray, rate: int, announce: Announce = warn
     ) -> RecordingFeatures:
-        """Compute all streams of samples [N] at `rate` Hz, as `read` does."""
+        """Compute all streams of samples [N] at `rate` Hz, as far as all go, adapted to nobody."""
         rates = dict.fromkeys(analysis.sample_rate for analysis in self.analyses.values())
         resampled = {
             target: bring_to_rate(samples, rate, target, file, announce) for target in rates
@@ -80,7 +89,7 @@ class RecordingFrontEnd:
         return RecordingFeatures(file, len(samples) / rate, features)
 
     def estimate(self, who: str, recordings: Sequence[RecordingFeatures]) -> Speaker:
-        """The speaker of recordings, as far as the run adapts to him or normalises by him.
+        """The speaker of recordings, as far as the run adapts to him, and his statistics.
 
         who: in messages. Nobody is adapted to where no speech was found.
         """
@@ -97,8 +106,7 @@ class RecordingFrontEnd:
             adapted,
             {
                 name: cmvn_statistics(streams[name] for streams in features)
-                for name, front_end in self.front_ends.items()
-                if front_end.cmvn != "none"
+                for name in self.front_ends
             },
         )
 

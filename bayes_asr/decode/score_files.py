@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
+from bayes_asr.data.sound.long import LongSound
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.spelling import open_pronouncer
@@ -18,22 +17,20 @@ from bayes_asr.train.runs.configuration import read_configuration
 
 def score_file(
     run: Path,
-    file: Path,
-    sound: tuple[np.ndarray, int],
+    sound: LongSound,
     words: Sequence[str],
     transcripts: TranscriptSource,
     options: AlignOptions,
 ) -> ScoredUtterance:
     """Score the words that are spoken in a file, by the best network of a run.
 
-    sound: its samples [N], and their rate in Hz. The file is a speaker of its own. InputError for
-    words that the lexicon lacks and cannot spell, and where it cannot be aligned.
+    The file is a speaker of its own. InputError for words that the lexicon lacks and cannot spell,
+    and where it cannot be aligned.
     """
     config, network = read_configuration(run), load(run)
-    pronouncer = open_pronouncer(file, config, transcripts, words)
+    pronouncer = open_pronouncer(Path(sound.name), config, transcripts, words)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
-    recording = front_end.compute(str(file), *sound)
-    recording = front_end.estimate(str(file), [recording]).apply(recording)
+    recording = front_end.read(sound)
     scorer = UtteranceScorer.open(
         pronouncer,
         transcripts.lang,
@@ -43,4 +40,4 @@ def score_file(
         FRAME_SHIFT * network.model.output_stride,
     )
     loglikes = network(recording.features, recording.statistics).numpy()
-    return scorer.score(str(file), words, loglikes)
+    return scorer.score(sound.name, words, loglikes)

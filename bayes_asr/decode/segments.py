@@ -16,7 +16,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import Announce, Channel, Span, be_silent, warn
-from bayes_asr.data.sound.long import LongSound, leave_out
+from bayes_asr.data.sound.long import LEAST_STRETCH, LongSound, leave_out
 from bayes_asr.data.sound.speech import RATE, WINDOW, detect_speech, find_segments, load_detector
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.graph.lang import read_silence_ids
@@ -29,10 +29,8 @@ SEGMENTERS = get_args(Segmenter)
 LONG = 60.0  # seconds: what is longer is cut into segments unless the user says otherwise
 SAMPLE = 180.0  # seconds of a long recording by which a run adapts to its speaker
 STRETCH = 30.0  # seconds that a network reads at once to find silence
-LEAST_STRETCH = 0.1  # seconds: a shorter rest of a file has hardly a frame
 CONTEXT = 1.0  # seconds that it reads before and behind them
 QUIET = 3.0  # seconds without speech: a shorter file with so many is cut as well
-DIGITAL_SILENCE = 0.5  # seconds of equal samples that are no speech
 
 
 ComputeStreams = Callable[[str, np.ndarray, int, Announce], RecordingFeatures]
@@ -114,7 +112,7 @@ class Segmentation:
 class SegmentedFile:
     """A sound file as segments of speech, or as one where the segmenter is `none`.
 
-    Digital silence is in none of them.
+    Digital silence is in none of them, nor in the sample of its speaker.
     """
 
     sound: LongSound
@@ -123,17 +121,18 @@ class SegmentedFile:
 
     def sample(self) -> list[RecordingFeatures]:
         """Sound to estimate the speaker from: all of the file, or some minutes, spread evenly."""
-        if self.segmenter == "none":
-            return [self._entire]
-        spans = self._detected if self.segmenter == "vad" else self._stretches(0.0)
-        # Every n-th span, so that about SAMPLE seconds are taken.
-        step = math.ceil(sum(end - begin for begin, end in spans) / SAMPLE)
-        return [segment.recording for segment in self._cut(spans[:: max(1, step)])]
+        spans = self._audible
+        if self.segmenter != "none":
+            # Every n-th span, so that about SAMPLE seconds are taken.
+            step = math.ceil(sum(end - begin for begin, end in spans) / SAMPLE)
+            spans = spans[:: max(1, step)]
+        return [segment.recording for segment in self._cut(spans)]
 
     def find_speech(self, speaker: Speaker) -> list[Span]:
         """The segments of speech; a warning where there is none."""
-        silences = [*self.sound.find_digital_silence(min(DIGITAL_SILENCE, self.sound.seconds))]
-        spans = [*leave_out(self._find_speech(speaker), silences, LEAST_STRETCH)]
+        # Where nothing is audible, nothing is known of the speaker either.
+        found = self._find_speech(speaker) if self._audible else []
+        spans = self.sound.leave_out_silence(found)
         if self.segmenter != "none":
             LOGGER.info("%s: %d segments by %s", self.sound.name, len(spans), self.segmenter)
         if not spans:
@@ -142,9 +141,7 @@ class SegmentedFile:
 
     def read(self, spans: Sequence[Span], speaker: Speaker) -> Iterator[RecordedSegment]:
         """Yield what is recorded in spans, in the order of their begins, adapted to the speaker."""
-        entire = [*spans] == [self._whole]
-        segments = [RecordedSegment(spans[0], self._entire)] if entire else self._cut(spans)
-        for segment in segments:
+        for segment in self._cut(spans):
             yield replace(segment, recording=speaker.apply(segment.recording))
 
     @cached_property
@@ -152,9 +149,14 @@ class SegmentedFile:
         compute = self.segmentation.compute
         return compute(self.sound.name, self.sound.read(), self.sound.rate, warn)
 
-    @property
-    def _whole(self) -> Span:
-        return 0.0, self.sound.seconds
+    @cached_property
+    def _audible(self) -> list[Span]:
+        """What may have speech, as far as one knows without the speaker."""
+        if self.segmenter == "none":
+            spans = [self.sound.whole]
+        else:
+            spans = self._detected if self.segmenter == "vad" else self._stretches(0.0)
+        return self.sound.leave_out_silence(spans) if self.sound.silences else spans
 
     @cached_property
     def _detected(self) -> list[Span]:
@@ -171,7 +173,7 @@ class SegmentedFile:
             silence = self.segmentation.silence
             return self._find(self._detect_speech(speaker, silence), silence.step)
         if self.segmentation.segmenter or self.segmentation.automatic != "network":
-            return [self._whole]
+            return [self.sound.whole]
         return self._look_for_quiet(speaker)
 
     def _look_for_quiet(self, speaker: Speaker) -> list[Span]:
@@ -179,15 +181,15 @@ class SegmentedFile:
         try:
             silence = self.segmentation.silence
         except InputError:  # a model without silence phones
-            return [self._whole]
+            return [self.sound.whole]
         spans = self._find([silence(speaker.apply(self._entire))], silence.step)
-        quiet = [*leave_out([self._whole], spans, QUIET)]
+        quiet = [*leave_out([self.sound.whole], spans, QUIET)]
         for begin, end in quiet:
             LOGGER.warning(
                 "%s: no speech is heard from %.2f to %.2f s; --segments none looks for words there",
                 *(self.sound.name, begin, end),
             )
-        return spans if quiet else [self._whole]
+        return spans if quiet else [self.sound.whole]
 
     def _find(self, probabilities: Iterable[np.ndarray], step: float) -> list[Span]:
         end = self.sound.seconds
@@ -195,6 +197,9 @@ class SegmentedFile:
 
     def _cut(self, spans: Sequence[Span]) -> Iterator[RecordedSegment]:
         """Yield what is recorded in spans, adapted to nobody."""
+        if [*spans] == [self.sound.whole]:
+            yield RecordedSegment(self.sound.whole, self._entire)
+            return
         announce = warn
         for span, samples in zip(spans, self.sound.cut(spans), strict=True):
             name = f"{self.sound.name}, {span[0]:.2f} to {span[1]:.2f} s"

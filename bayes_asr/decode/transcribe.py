@@ -9,8 +9,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
-from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.data.sound.audio import Channel, load_library
+from bayes_asr.data.sound.long import LongSound
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
 from bayes_asr.decode.forward.interface import Streams
@@ -223,9 +223,9 @@ def compute_features(
 ) -> tuple[Streams, Streams]:
     """Features [T, F] of a sound file by stream, and CMVN statistics [2, F+1] of the file alone.
 
-    Made as those that `run` was trained on; its network takes both. InputError as of `transcribe`.
+    Made as those that `run` was trained on; its network takes both. Digital silence has features,
+    and no part in the statistics. InputError as of `transcribe`.
     """
     front_end = RecordingFrontEnd.open(run, load(run).front_ends, read_configuration(run))
-    recording = front_end.read(str(file), channel)
-    features = front_end.estimate(recording.file, [recording]).apply(recording).features
-    return features, {name: cmvn_statistics([matrix]) for name, matrix in features.items()}
+    recording = front_end.read(LongSound.open(str(file), channel))
+    return recording.features, recording.statistics

@@ -51,6 +51,19 @@ def test_words_and_phones_are_where_they_were_spoken(
         assert [float(line[2]) for line in lines] == [x["start"] for x in aligned[tier]]
 
 
+def test_words_behind_digital_silence_are_where_they_were_spoken(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken, file, text = speak(WORDS, np.random.default_rng(99)), tmp_path / "a.wav", tmp_path / "a"
+    file.write_bytes(riff(np.concatenate([np.zeros((2 * RATE, 1), np.int16), spoken.samples])))
+    text.write_text(" ".join(WORDS))
+    command("align", run, file, "--text", text, "--json")
+    aligned = json.loads(capsys.readouterr().out)
+    for word, (_, start, end) in zip(aligned["words"], spoken.words, strict=True):
+        assert word["start"] == pytest.approx(2 + start, abs=0.03)
+        assert word["end"] == pytest.approx(2 + end, abs=0.03)
+
+
 def test_a_text_of_another_file_is_doubted(
     run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

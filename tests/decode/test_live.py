@@ -21,11 +21,10 @@ from tests.support.tones import RATE, TINY, command, speak
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def forward_run(run: Path) -> Path:
-    """A run whose network reads forwards only, on features that need no speaker."""
-    out = run.parent / "forward_run"
-    forwards = {"features.cmvn": "none", "model.bidirectional": "false", "train.epochs": 10}
+def train_forwards(run: Path, cmvn: str) -> Path:
+    """Train a network that reads forwards only."""
+    out = run.parent / f"forwards_{cmvn}"
+    forwards = {"features.cmvn": cmvn, "model.bidirectional": "false", "train.epochs": 10}
     # In so small a graph min_active would let every token live, and nothing would be settled.
     settings = TINY | forwards | {"decode.min_active": 0}
     chosen = [f"--set={key}={value}" for key, value in settings.items()]
@@ -34,6 +33,12 @@ def forward_run(run: Path) -> Path:
     command("decode", out, "--on", "dev")
     command("score", out)
     return out
+
+
+@pytest.fixture(scope="module")
+def forward_run(run: Path) -> Path:
+    """A run on features that need no speaker."""
+    return train_forwards(run, "none")
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +136,17 @@ def test_digital_silence_is_not_heard(forward_run: Path, samples: np.ndarray) ->
     assert heard[2].begin == pytest.approx(second + 4, abs=0.1)
     muted = news[: len(zeros) // 1000]
     assert muted == [PartialResult(item.begin, [], []) for item in muted]
+
+
+def test_digital_silence_tells_nothing_of_the_speaker(
+    run: Path, samples: np.ndarray, tmp_path: Path
+) -> None:
+    normalising, speaker = train_forwards(run, "mean"), tmp_path / "speaker.wav"
+    speaker.write_bytes(riff(np.concatenate([np.zeros(20 * RATE, np.int16), samples])[:, None]))
+    live = open_live(normalising, speaker)
+    news = [live.push(part) for part in np.split(samples, range(1000, len(samples), 1000))]
+    heard = [item for item in [*news, live.finish()] if isinstance(item, FinalResult)]
+    assert [w.word for item in heard for w in item.words] == ["six", "one", "two", "one"] * 2
 
 
 def test_the_verb_hears_a_pipe(

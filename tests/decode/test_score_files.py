@@ -10,7 +10,7 @@ from bayes_asr.cli import main
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
 from tests.support.sounds import riff
-from tests.support.tones import command, speak
+from tests.support.tones import RATE, command, speak
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
@@ -49,6 +49,21 @@ def test_a_file_has_the_scores_of_its_directory(
     pages = [(out / "pronunciation.html").read_text() for out in (of_file, of_directory)]
     pictures = [page.split("data:image/png;base64,")[1].split('"')[0] for page in pages]
     assert pictures[0] == pictures[1]
+
+
+def test_digital_silence_spoils_no_score(
+    run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    padded = tmp_path / "padded.wav"
+    samples = speak(["six", "one", "two", "two"], np.random.default_rng(9)).samples
+    padded.write_bytes(riff(np.concatenate([np.zeros((2 * RATE, 1), np.int16), samples])))
+    scores = []
+    for file in (sound, padded):
+        text = ("--text", sound.with_suffix(".txt"))
+        command("pronunciation", run, file, *text, "--out", tmp_path / file.stem, "--json")
+        (scored,) = json.loads(capsys.readouterr().out)
+        scores.append(scored["gop"])
+    assert scores[1] == pytest.approx(scores[0], abs=0.05)
 
 
 @pytest.mark.parametrize(

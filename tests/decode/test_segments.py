@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
+from bayes_asr.decode.segments import Segmentation, SegmentedFile, Segmenter, SilenceModel
 from bayes_asr.decode.speakers import RecordingFeatures, Speaker
 from tests.support.sounds import riff
 
@@ -34,10 +34,10 @@ def frames(name: str, samples: np.ndarray, rate: int, announce: Any) -> Recordin
     return RecordingFeatures(name, len(samples) / rate, {"features": loudness[:, None]})
 
 
-def find(
+def write(
     folder: Path, parts: list[tuple[int, float]], segmenter: Segmenter | None = None
-) -> tuple[list[tuple[float, float]], list[float]]:
-    """The segments of a file of parts of (loudness, seconds), and the seconds that are read."""
+) -> SegmentedFile:
+    """A file of parts of (loudness, seconds)."""
     rng = np.random.default_rng(0)
     sounds = [
         np.round(loudness * rng.uniform(-1, 1, round(seconds * RATE)))
@@ -46,7 +46,14 @@ def find(
     path = folder / "sound.wav"
     path.write_bytes(riff(np.concatenate(sounds).astype(np.int16)[:, None], RATE))
     model = cast(SilenceModel, LoudnessModel())
-    file = Segmentation(frames, segmenter, "network", lambda: model).open(str(path), None)
+    return Segmentation(frames, segmenter, "network", lambda: model).open(str(path), None)
+
+
+def find(
+    folder: Path, parts: list[tuple[int, float]], segmenter: Segmenter | None = None
+) -> tuple[list[tuple[float, float]], list[float]]:
+    """The segments of a file of parts of (loudness, seconds), and the seconds that are read."""
+    file = write(folder, parts, segmenter)
     spans = file.find_speech(NOBODY)
     return spans, [segment.recording.seconds for segment in file.read(spans, NOBODY)]
 
@@ -69,6 +76,20 @@ def test_digital_silence_is_cut_out(tmp_path: Path) -> None:
     spans, read = find(tmp_path, [(SILENCE, 1.0), (SPEECH, 2.0), (SILENCE, 0.6), (SPEECH, 1.0)])
     np.testing.assert_allclose(spans, [(1.0, 3.0), (3.6, 4.6)], atol=0.001)
     np.testing.assert_allclose(read, [2.0, 1.0], atol=0.001)
+
+
+@pytest.mark.parametrize("segmenter", ["none", "network", "vad"])
+def test_digital_silence_tells_nothing_of_the_speaker(
+    segmenter: Segmenter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bayes_asr.decode.segments.load_detector", lambda _: None)
+    monkeypatch.setattr(SegmentedFile, "_detected", [(0.5, 4.5), (4.8, 46.0)])  # as by silero-vad
+    parts = [(SILENCE, 3.0), (SPEECH, 2.0), (SILENCE, 40.0), (SPEECH, 1.0)]
+    seconds = [sound.seconds for sound in write(tmp_path, parts, segmenter).sample()]
+    expected = {"none": 3.0, "network": 3.0, "vad": 1.5 + 0.2 + 1.0}
+    assert sum(seconds) == pytest.approx(expected[segmenter], abs=0.001)
+    parts = [(SILENCE, 46.0)]
+    assert write(tmp_path, parts, segmenter).sample() == []
 
 
 def test_noise_without_speech_gives_nothing_unless_it_is_asked_for(

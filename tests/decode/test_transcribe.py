@@ -242,6 +242,29 @@ def test_speaker_of_files_that_hold_nothing_is_not_spoken_of(
     assert "nothing was heard in 2 of 2 files" in said
 
 
+@pytest.mark.parametrize("seconds", [3, 20, 120])
+def test_words_behind_digital_silence_are_those_without_it(
+    seconds: int, run: Path, tmp_path: Path
+) -> None:
+    """Silence alters no words of its file, nor of others of its speaker, some of which say nothing
+    at all.
+    """
+    plain, padded, silent = (tmp_path / f"{name}.wav" for name in ("plain", "padded", "silent"))
+    spoken = speak(["six", "one", "two", "two"], np.random.default_rng(99)).samples
+    zeros = np.zeros((seconds * RATE, 1), np.int16)
+    plain.write_bytes(riff(spoken))
+    padded.write_bytes(riff(np.concatenate([zeros, spoken])))
+    silent.write_bytes(riff(zeros))
+    (alone,), (behind,) = (bayes_asr.transcribe(run, [file]) for file in (plain, padded))
+    together = bayes_asr.transcribe(run, [silent, padded, plain], one_speaker=True)
+    expected = [word.word for word in alone.words]
+    assert expected == ["six", "one", "two", "two"]
+    said = [[word.word for word in heard.words] for heard in (behind, *together)]
+    assert said == [expected, [], expected, expected]
+    for word, without in zip(behind.words, alone.words, strict=True):
+        assert word.start == pytest.approx(seconds + without.start, abs=0.021)
+
+
 def test_standard_input_and_a_channel_are_heard(run: Path) -> None:
     spoken = speak(["six", "one"], np.random.default_rng(98)).samples
     stereo = np.concatenate([np.zeros_like(spoken), spoken], 1)

@@ -28,6 +28,8 @@ from bayes_asr.data.sound.audio import (
 )
 from bayes_asr.kaldi_io.byte_reader import ByteReader
 
+DIGITAL_SILENCE = 0.5  # seconds of equal samples that are no speech
+LEAST_STRETCH = 0.1  # seconds: a shorter rest of a file has hardly a frame
 BLOCK_SECONDS = 10  # of a block; whole seconds are a whole number of samples at any rate
 
 
@@ -79,6 +81,20 @@ class LongSound:
     def seconds(self) -> float:
         """The length in seconds."""
         return self._length[0] / self.rate
+
+    @property
+    def whole(self) -> Span:
+        """The span of all."""
+        return 0.0, self.seconds
+
+    @cached_property
+    def silences(self) -> list[Span]:
+        """The digital silence."""
+        return [*self.find_digital_silence(max(LEAST_STRETCH, min(DIGITAL_SILENCE, self.seconds)))]
+
+    def leave_out_silence(self, spans: Iterable[Span]) -> list[Span]:
+        """The parts of spans outside of digital silence that last LEAST_STRETCH."""
+        return [*leave_out(spans, self.silences, LEAST_STRETCH)]
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield the samples float32 [N] in blocks of BLOCK_SECONDS, the last one shorter.
