@@ -201,26 +201,17 @@ def open_live(
 ) -> LiveRecogniser:
     """Open a run for sound that arrives, at the rate `LiveRecogniser.rate`.
 
-    speaker: a recording of the speaker, for a run that normalises by speaker. InputError for a run
-    that needs all of a sound, or that is adapted to speakers.
+    speaker: a recording of the speaker, for a run that normalises by speaker, and for no other.
+    InputError for a run that needs all of a sound, or two rates, or that is adapted to speakers.
     """
     config = read_configuration(run)
     if task_of(config).recogniser == "generate":
         raise InputError(f"{run}: its decoder reads all of an utterance, and cannot hear it arrive")
     network = load(run)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
-    if front_end.adapters:
-        raise InputError(
-            f"{run}: its features are adapted (fMLLR) to speakers by all that they say; train a run"
-            " with --features mfcc or fbank"
-        )
+    _check_features(run, front_end, speaker)
     statistics: Mapping[str, np.ndarray] = {}
-    if any(stream.cmvn != "none" for stream in network.front_ends.values()):
-        if speaker is None:
-            raise InputError(
-                f"{run}: normalises by the speaker; give --speaker FILE, a recording of whoever"
-                " will speak, or train with features.cmvn: none"
-            )
+    if speaker is not None:
         statistics = front_end.read(LongSound.open(str(speaker), None)).statistics
     recogniser = open_recogniser(run, network, config, options)
     search_weights = 1 / recogniser.options.acoustic_scale, 0.0
@@ -233,3 +224,28 @@ def open_live(
     phones = read_transition_model(recogniser.model).phone
     silent = np.isin(phones, read_silence_ids(recogniser.graph_dir))
     return LiveRecogniser(recogniser, front_end.analyses, statistics, silent, pause)
+
+
+def _check_features(run: Path, front_end: RecordingFrontEnd, speaker: Path | None) -> None:
+    """Raise InputError for features that cannot be made of one sound and what is known of him who
+    speaks.
+    """
+    if front_end.adapters:
+        raise InputError(
+            f"{run}: its features are adapted (fMLLR) to speakers by all that they say; train a run"
+            " with --features mfcc or fbank"
+        )
+    rates = sorted({analysis.sample_rate for analysis in front_end.analyses.values()})
+    if len(rates) > 1:
+        raise InputError(
+            f"{run}: its streams are of sound at {' and '.join(map(str, rates))} Hz, and one rate"
+            " is heard; transcribe files, or train on streams of one rate"
+        )
+    normalises = any(stream.cmvn != "none" for stream in front_end.front_ends.values())
+    if normalises and speaker is None:
+        raise InputError(
+            f"{run}: normalises by the speaker; give --speaker FILE, a recording of whoever"
+            " will speak, or train with features.cmvn: none"
+        )
+    if speaker is not None and not normalises:
+        raise InputError(f"{run}: normalises by no speaker; leave out --speaker {speaker}")

@@ -13,7 +13,9 @@ import pytest
 import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.live import FinalResult, PartialResult, open_live
+from bayes_asr.decode.recordings import RecordingFrontEnd
 from tests.support.places import CONF
 from tests.support.sounds import riff
 from tests.support.tones import RATE, TINY, command, speak
@@ -180,6 +182,8 @@ def test_what_needs_the_whole_sound_is_refused(
     with pytest.raises(InputError, match="give --speaker FILE, a recording of whoever will speak"):
         open_live(run)
     speaker = run.parent / "data" / "dev" / "s0-0.wav"
+    with pytest.raises(InputError, match="--speaker"):
+        open_live(forward_run, speaker)
     with pytest.raises(InputError, match="reads an utterance from its end too"):
         open_live(run, speaker)
     for arguments, message in (
@@ -189,6 +193,16 @@ def test_what_needs_the_whole_sound_is_refused(
     ):
         assert main(["transcribe", str(forward_run), *arguments]) == 1
         assert message in capsys.readouterr().err
+
+
+def test_streams_of_two_rates_are_refused(
+    forward_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analyses = {str(rate): Analysis("fbank", sample_rate=rate) for rate in (16000, 8000)}
+    front_end = RecordingFrontEnd({}, analyses, {})
+    monkeypatch.setattr(RecordingFrontEnd, "open", lambda *_: front_end)
+    with pytest.raises(InputError, match=f"^{forward_run}: .*8000 .*16000 Hz"):
+        open_live(forward_run)
 
 
 def test_the_next_utterance_begins_where_one_fails(
