@@ -1,7 +1,24 @@
 """Places to write to, judged before the work whose results they shall hold."""
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+from bayes_asr.base.errors import InputError
+
+
+def refuse_unwritable(
+    options: Mapping[str, Any], *, files: Iterable[str] = (), folders: Iterable[str] = ()
+) -> None:
+    """InputError where what options of these names shall write has no place."""
+    for names, is_file in ((files, True), (folders, False)):
+        for name in names:
+            path: Path | None = options[name]
+            if path and is_file and path.is_dir():
+                raise InputError(f"--{name} {path}: is a folder; name a file")
+            if path and (obstacle := find_obstacle(path.parent if is_file else path)):
+                raise InputError(f"--{name} {path}: {obstacle}; name another place")
 
 
 def find_obstacle(directory: Path) -> str:

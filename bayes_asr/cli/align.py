@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.base.log import LOGGER
+from bayes_asr.base.places import refuse_unwritable
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (
     add_alignment_arguments,
@@ -16,7 +17,6 @@ from bayes_asr.cli.alignment_arguments import (
 from bayes_asr.cli.arguments import (
     channel,
     processes,
-    refuse_unwritable,
     refuse_useless,
     share,
 )
@@ -136,7 +136,7 @@ def _check_place(args: argparse.Namespace) -> None:
     args.out = args.out or args.textgrid
     if not args.file and args.out is None:
         raise InputError("give a folder to write: --out DIR or --textgrid DIR")
-    refuse_unwritable(args, folders=("textgrid", "out"))
+    refuse_unwritable(vars(args), folders=("textgrid", "out"))
 
 
 def _align_flat(args: argparse.Namespace) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.places import find_obstacle
 from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.config.values import Within
 
@@ -107,19 +106,6 @@ def refuse_overwriting(args: argparse.Namespace) -> None:
     for name, path in files:
         if name in WRITTEN and any(path.samefile(x) for n, x in files if n not in WRITTEN):
             raise InputError(f"--{name} {path}: is read here, and would be lost; name another")
-
-
-def refuse_unwritable(
-    args: argparse.Namespace, *, files: Iterable[str] = (), folders: Iterable[str] = ()
-) -> None:
-    """InputError where what options of these names shall write has no place."""
-    written = [(name, vars(args)[name], True) for name in files]
-    written += [(name, vars(args)[name], False) for name in folders]
-    for name, path, is_file in written:
-        if path and is_file and path.is_dir():
-            raise InputError(f"--{name} {path}: is a folder; name a file")
-        if path and (obstacle := find_obstacle(path.parent if is_file else path)):
-            raise InputError(f"--{name} {path}: {obstacle}; name another place")
 
 
 def _is_given(value: object) -> bool:

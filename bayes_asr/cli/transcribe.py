@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
-from bayes_asr.cli.arguments import channel, lm_weight, penalty, refuse_unwritable
+from bayes_asr.base.places import refuse_unwritable
+from bayes_asr.cli.arguments import channel, lm_weight, penalty
 from bayes_asr.data.sound.audio import STDIN
 from bayes_asr.data.sound.containers import KINDS
 from bayes_asr.data.sound.online import iter_until_interrupt, read_pipe
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
     if args.ctm or args.rttm or args.srt or args.vtt:
         _check_recordings(args.files)
-    refuse_unwritable(args, files=("ctm", "rttm"), folders=("srt", "vtt"))
+    refuse_unwritable(vars(args), files=("ctm", "rttm"), folders=("srt", "vtt"))
     # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
     options = RecogniserOptions(args.graph, weights, args.hotwords)
