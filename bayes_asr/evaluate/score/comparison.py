@@ -4,7 +4,7 @@ A side is a system, which has one run or several (seeds), or a group of systems.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bayes_asr.base.errors import printable
@@ -202,7 +202,7 @@ class Comparison:
             "difference": self.points,
             "difference_interval": self.difference.difference.interval,
             "probability_of_improvement": self.difference.improvement,
-            "tests": [asdict(test) for test in self.tests],
+            "tests": [test.as_dict() for test in self.tests],
             "power": POWER,
             "detectable": [
                 detectable._asdict()

@@ -6,9 +6,9 @@ section 5.1 of Bittar and Garner (2021). The errors of a unit are those of all i
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -186,6 +186,11 @@ class PairedTest:
         """The number of units it is over, and whether these are few for it."""
         counted = f"{self.number} {self.unit}{'s' if self.number != 1 else ''}"
         return f"{counted} (few)" if self.warning else counted
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data; JSON has no infinity, so that such a statistic is None."""
+        finite = math.isfinite(self.statistic)
+        return asdict(self) | {"statistic": self.statistic if finite else None}
 
 
 class _PlannedTest(NamedTuple):

@@ -1,6 +1,8 @@
 """Chance in training: the spread of rates between runs of one configuration."""
 
+import math
 from collections.abc import Iterable, Sequence
+from statistics import mean, variance  # exact: of equal rates they are these, and 0
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +14,8 @@ from bayes_asr.evaluate.score.statistics import Alternative, Interval, p_value
 class SeedSpread(NamedTuple):
     """The difference of two sides over seeds, in points.
 
-    standard_error: over other trainings, this very speech given; p: of Welch's t test of that.
+    standard_error: over other trainings, this very speech given; p: of Welch's t test of that, or
+    where the runs of each system are equal, the least of an exact test over so many runs.
     interval: of other trainings and other speech.
     """
 
@@ -54,19 +57,25 @@ def spread_over_seeds(
     """
     if min(len(runs) for runs in (*a, *b)) < 2:
         return None
-    difference = float(np.mean(np.concatenate(a)) - np.mean(np.concatenate(b)))
+    runs_a, runs_b = ([rate for runs in side for rate in runs] for side in (a, b))
+    difference = float(mean(runs_a) - mean(runs_b))
     parts = [*_list_variances(a), *_list_variances(b)]
     over_seeds = _sum_by_welch_satterthwaite(parts)
     error = float(np.sqrt(over_seeds.value))
-    t = difference / error if error else np.copysign(np.inf, difference) if difference else 0.0
-    law = scipy.stats.t(over_seeds.freedom)
+    if error:
+        law, t = scipy.stats.t(over_seeds.freedom), difference / error
+        below, above = law.cdf(t), law.sf(t)
+    else:
+        # Of all ways to part the runs into two sides, one has so great a difference.
+        least = 1 / math.comb(len(runs_a) + len(runs_b), len(runs_a))
+        below, above = least if difference < 0 else 1.0, least if difference > 0 else 1.0
     speech, number = over_speech
     # The standard error over speech enters as one more independent variance.
     both = _sum_by_welch_satterthwaite([*parts, _Variance(speech**2, max(number - 1, 1))])
     half = float(scipy.stats.t.ppf((1 + level) / 2, both.freedom) * np.sqrt(both.value))
     return SeedSpread(
         error,
-        p_value(law.cdf(t), law.sf(t), alternative),
+        p_value(below, above, alternative),
         Interval(difference - half, difference + half),
     )
 
@@ -76,7 +85,7 @@ def _list_variances(systems: Sequence[Sequence[float]]) -> list[_Variance]:
     runs = sum(map(len, systems))
     return [
         # The mean of all runs has n / runs of a system's mean, whose variance is var / n.
-        _Variance(len(rates) * float(np.var(rates, ddof=1)) / runs**2, len(rates) - 1)
+        _Variance(len(rates) * float(variance(rates)) / runs**2, len(rates) - 1)
         for rates in systems
     ]
 

@@ -156,7 +156,10 @@ def _check_lengths(*arrays: np.ndarray) -> list[np.ndarray]:
 
 
 class MatchedPairs(NamedTuple):
-    """Mean difference of errors in n segments, its Z, and p by the normal and by Student's t."""
+    """Mean difference of errors in n segments, its Z, and p by the normal and by Student's t.
+
+    Differences that are all equal and not 0 have an infinite Z, and p of the exact sign test.
+    """
 
     segments: int
     mean: float
@@ -179,13 +182,14 @@ def matched_pairs(
     n = len(difference)
     if n < 2:
         raise InputError("a matched pairs test needs at least 2 segments")
-    mean, deviation = float(difference.mean()), float(difference.std(ddof=1))
-    if deviation > 0:
-        # Z = mean / (deviation / sqrt(n)), with the deviation of a sample (n - 1).
-        z = mean / (deviation / np.sqrt(n))
-    else:
-        # Differences that are all equal and not 0 have no deviation: Z is infinite.
-        z = np.copysign(np.inf, mean) if mean else 0.0
+    mean = float(difference.mean())
+    if not np.ptp(difference):
+        # No deviation can be estimated, so that n equal signs are all that is known.
+        p = sign_test(errors_a, errors_b, alternative).p
+        return MatchedPairs(n, mean, 0.0, float(np.copysign(np.inf, mean)) if mean else 0.0, p, p)
+    deviation = float(difference.std(ddof=1))
+    # Z = mean / (deviation / sqrt(n)), with the deviation of a sample (n - 1).
+    z = mean / (deviation / np.sqrt(n))
     laws = (scipy.stats.norm, scipy.stats.t(n - 1))
     p, p_student = (p_value(law.cdf(z), law.sf(z), alternative) for law in laws)
     return MatchedPairs(n, mean, deviation, float(z), p, p_student)

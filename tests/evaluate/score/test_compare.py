@@ -261,6 +261,28 @@ def test_pairs_are_pooled_and_adjusted(tmp_path: Path, capsys: pytest.CaptureFix
     assert "group A has fewer errors is " in pooled["sentence"]
 
 
+def refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def test_two_errors_against_none_are_not_significant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ref = {f"{speaker}-1": ["a", "b", "c", "d"] for speaker in ("x", "y")}
+    wrong = {utterance: ["e", *words[1:]] for utterance, words in ref.items()}
+    for name, hyp in (("a", wrong), ("b", ref)):
+        for run in ("seed0", "seed1"):
+            write_scores([score(ref, hyp)], tmp_path / name / run / "score_test.json")
+    sides = [str(tmp_path / name) for name in "ab"]
+    run_compare(*sides, "--json")
+    (entry,) = json.loads(capsys.readouterr().out, parse_constant=refuse_constant)
+    matched = [t for t in entry["tests"] if t["test"].startswith(("MAPSSWE", "matched pairs"))]
+    assert [(t["statistic"], t["p"]) for t in matched] == [(None, 0.5)] * 3
+    assert entry["over_seeds"]["p"] == pytest.approx(2 / math.comb(4, 2))
+    run_compare(*sides)
+    assert "not significant" in capsys.readouterr().out
+
+
 def test_folder_of_runs_is_one_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scores = [made(i, 0.3) for i in range(3)]
     for i, score_of_run in enumerate(scores):

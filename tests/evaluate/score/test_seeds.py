@@ -8,6 +8,7 @@ from scipy import stats
 
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.seeds import pooled_deviation, spread_over_seeds
+from bayes_asr.evaluate.score.statistics import Alternative
 from tests.support.report_runs import make_score
 
 RATES = st.lists(st.floats(10, 40), min_size=2, max_size=6)
@@ -53,8 +54,23 @@ def test_runs_without_seeds_have_no_spread() -> None:
     assert spread_over_seeds([[20.0]], [[30.0, 31.0]], SPEECH) is None
     same = spread_over_seeds([[20.0, 20.0]], [[20.0, 20.0]], SPEECH)
     assert same == (0, 1, (0, 0))
-    apart = spread_over_seeds([[20.0, 20.0]], [[21.0, 21.0]], SPEECH)
-    assert apart == (0, 0, (-1, -1))
+    many = spread_over_seeds([[8.1] * 3], [[8.1] * 7], SPEECH)
+    assert many == (0, 1, (0, 0))
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
+@pytest.mark.parametrize("runs", [(2, 2), (3, 3), (3, 5)])
+def test_equal_runs_say_what_their_permutations_do(
+    runs: tuple[int, int], alternative: Alternative
+) -> None:
+    a, b = [20.1] * runs[0], [21.3] * runs[1]
+    expected = stats.permutation_test(
+        (a, b), lambda x, y: np.mean(x) - np.mean(y), n_resamples=100, alternative=alternative
+    )
+    found = spread_over_seeds([a], [b], SPEECH, alternative)
+    assert found
+    assert found.standard_error == 0
+    assert found.p == pytest.approx(expected.pvalue)
 
 
 @pytest.mark.slow

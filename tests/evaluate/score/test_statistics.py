@@ -16,6 +16,7 @@ from scipy import stats
 from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.score.counts import align, count_errors, tally
 from bayes_asr.evaluate.score.statistics import (
+    Alternative,
     Marks,
     Prior,
     beta_interval,
@@ -199,9 +200,21 @@ def test_z_of_the_papers_p_value() -> None:
     assert matched_pairs(scaled, 0 * d).p_student == pytest.approx(4.96e-5, abs=5e-8)
 
 
+@pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
+@pytest.mark.parametrize("n", [2, 3, 7, 40])
+@pytest.mark.parametrize("difference", [-2.0, 0.1, 3.0])
+def test_equal_differences_say_what_their_signs_do(
+    difference: float, n: int, alternative: Alternative
+) -> None:
+    signs = stats.binomtest(n if difference > 0 else 0, n, alternative=alternative)
+    result = matched_pairs(np.full(n, difference), np.zeros(n), alternative)
+    assert (result.p, result.p_student) == pytest.approx((signs.pvalue, signs.pvalue))
+    assert result.z == np.copysign(np.inf, difference)
+
+
 def test_matched_pairs_without_spread() -> None:
-    assert matched_pairs(np.ones(3), np.ones(3)).p == 1
-    assert matched_pairs(np.full(3, 2), np.ones(3)).p == 0
+    same = matched_pairs(np.ones(3), np.ones(3))
+    assert (same.z, same.p, same.p_student) == (0, 1, 1)
     with pytest.raises(InputError, match="at least 2 segments"):
         matched_pairs(np.ones(1), np.ones(1))
 
