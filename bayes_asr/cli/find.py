@@ -31,7 +31,11 @@ from bayes_asr.train.runs.configuration import read_configuration
 
 @dataclass(frozen=True)
 class TimedHit:
-    """An occurrence of a phrase: its times in seconds of the recording, and its posterior."""
+    """An occurrence of a phrase: its times in seconds of the recording, and its posterior.
+
+    Times are those of lattices, whose words stand about a phone before they are said: a graph of
+    triphones knows a phone when the next one begins.
+    """
 
     phrase: str
     set: str
