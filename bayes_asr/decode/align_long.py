@@ -6,6 +6,7 @@ be said there, some or none of them. The same is done once more with what is not
 SailAlign (Katsamanis et al. 2011) and Kaldi's steps/cleanup/segment_long_utterances.sh.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -119,7 +120,8 @@ class LongAligner:
         again = replace(self, least=AGREED)._find(name, runs, stretches, read, LEAST_AGAIN)
         LOGGER.info("%s: %d words are found by looking once more", name, len(again.words))
         words = {indices[place]: word for place, word in again.words.items()}
-        phones = sorted([*matched.phones, *again.phones], key=lambda phone: phone.start)
+        phones = [*_leave_free(matched.phones, again.phones), *again.phones]
+        phones.sort(key=lambda phone: phone.start)
         return replace(matched, words=matched.words | words, phones=phones)
 
     def _find(
@@ -261,6 +263,12 @@ def _split_stretches(uttered: Sequence[Any], gap: float) -> list[list[Any]]:
         else:
             stretches.append([word])
     return stretches
+
+
+def _leave_free(phones: Sequence[TimedLabel], later: Sequence[TimedLabel]) -> list[TimedLabel]:
+    """The phones that overlap no later one: silence gives way to what is found there."""
+    starts, ends = sorted(p.start for p in later), sorted(p.end for p in later)
+    return [p for p in phones if bisect_left(starts, p.end) == bisect_right(ends, p.start)]
 
 
 def _move(label: TimedLabel, start: int, offsets: np.ndarray) -> TimedLabel:

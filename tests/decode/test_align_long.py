@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from bayes_asr.decode.align import partial
 from bayes_asr.decode.align.anchors import FURTHER_CHAIN
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.pronouncer import Pronouncer
+from bayes_asr.decode.align.textgrid import TimedAlignment
 from bayes_asr.decode.align.timing_aligner import TimingAligner
 from bayes_asr.decode.align_long import LEAST_EXTRA, LongAligner, LongAlignment
 from bayes_asr.decode.graph.lang import Lang
@@ -74,7 +76,11 @@ def hear(features: Any, statistics: Any) -> torch.Tensor:
     return torch.from_numpy(features["features"])
 
 
-def align(lines: Sequence[Sequence[str]], sound: Sequence[Sequence[str]]) -> tuple[Any, Any]:
+def align(
+    lines: Sequence[Sequence[str]],
+    sound: Sequence[Sequence[str]],
+    timing: type[TimingAligner] = TimingAligner,
+) -> tuple[Any, Any]:
     """The alignment of lines with utterances, and where these are."""
     loglikes, spans = speak(sound)
 
@@ -87,9 +93,9 @@ def align(lines: Sequence[Sequence[str]], sound: Sequence[Sequence[str]]) -> tup
 
     network = cast(Any, hear)
     network.model = SimpleNamespace(output_stride=1)
-    timing = TimingAligner(SPEECH, AlignOptions(0.1), ENGINE)
+    timed = timing(SPEECH, AlignOptions(0.1), ENGINE)
     search = SearchOptions(acoustic_scale=0.1, allow_partial=True)
-    aligner = LongAligner(network, SPEECH, AlignOptions(0.1), search, ENGINE, timing.align)
+    aligner = LongAligner(network, SPEECH, AlignOptions(0.1), search, ENGINE, timed.align)
     return aligner.align("x", lines, spans, read), spans
 
 
@@ -134,3 +140,28 @@ def test_passages_are_lines_that_follow_each_other() -> None:
     assert "lines 1 to 1 come behind lines 3 to 4" in report.summarise()
     assert [passage.words for passage in report.unsaid] == [["b"]]
     assert report.extra == [[0.25, 2.0]]
+
+
+class EarlySilence(TimingAligner):
+    """An aligner that hears the last frames of a stretch as a silence behind its last word."""
+
+    def align(self, utt: str, words: Sequence[str], loglikes: np.ndarray) -> TimedAlignment:
+        timed, end = super().align(utt, words, loglikes), len(loglikes)
+        for labels in (timed.words, timed.phones):
+            labels[-1] = labels[-1]._replace(end=end - FRAMES)
+        timed.phones.append(TimedLabel("sil", end - FRAMES, end, 0.5))
+        return timed
+
+
+def test_silence_gives_way_to_a_word_that_is_found_later() -> None:
+    rng = random.Random(1)
+    first = [*rng.sample(WORDS, 4), "cab"]
+    # In place of the end of "b", the network would also take the begin of "d".
+    moved, further, second = ["dah", "gec"], rng.sample(WORDS, 4), rng.sample(WORDS, 5)
+    lines, sound = [first, second, moved], [[*first, *moved, *further], second]
+    phones = align(lines, sound, EarlySilence)[0].phones
+    exact = align(lines, sound)[0].phones
+    assert "".join(p.label for p in phones if p.label != "sil") == "".join(
+        p.label for p in exact if p.label != "sil"
+    )
+    assert all(earlier.end <= later.start for earlier, later in pairwise(phones))
