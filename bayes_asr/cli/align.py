@@ -36,6 +36,7 @@ from bayes_asr.decode.align.data_dir import (
     align_flat_start,
     align_run,
 )
+from bayes_asr.decode.align.textgrid import load_library
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align_files import AlignedFile, align_file, read_lines
 from bayes_asr.decode.forward.directory import StreamSource
@@ -166,6 +167,8 @@ def _align_set(args: argparse.Namespace) -> None:
 
 def _align_file(args: argparse.Namespace) -> None:
     refuse_useless(args, "FILE, which is one", ("nj", *OF_SETS, "max_skipped", "allow_pipes"))
+    if args.textgrid:
+        load_library()  # before the work, not after it
     lines = read_lines(args.text)
     aligned = align_file(
         args.run,
@@ -176,10 +179,10 @@ def _align_file(args: argparse.Namespace) -> None:
         channel=args.channel,
         segmenter=args.segments,
     )
-    aligned.write(args.out, args.textgrid)
     report = aligned.parts and LongReport.of(aligned.parts, lines)
     if report and args.out:
         report.write(recording_name(args.file), args.file, lines, args.out)
+    aligned.write(args.out, args.textgrid)
     if args.json:
         print(json.dumps(aligned.describe() | (asdict(report) if report else {})))
     elif report:

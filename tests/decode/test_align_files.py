@@ -1,19 +1,23 @@
 """bayes-asr align RUN FILE --text TEXT: tones with known times, and what is refused."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bayes_asr.cli import main
+from bayes_asr.cli import align, main
+from bayes_asr.decode.align_files import AlignedFile
+from bayes_asr.decode.align_long import LongAlignment
+from bayes_asr.decode.lattices.ctm import TimedLabel
 from tests.support.sounds import riff
 from tests.support.textgrids import read_textgrid
 from tests.support.tones import RATE, command, speak
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
-pytest.importorskip("praatio")
+errors = pytest.importorskip("praatio.utilities.errors")
 pytestmark = pytest.mark.slow
 WORDS = ["six", "one", "two", "two"]
 
@@ -106,3 +110,30 @@ def test_unknown_words_may_have_a_stand_in(run: Path, sound: Path, tmp_path: Pat
     command("align", run, sound, *text, "--textgrid", tmp_path)
     tiers = read_textgrid(tmp_path / "talk.TextGrid")[1]
     assert [label for *_, label in tiers["words"]] == ["six", "zebra", "two", "two"]
+
+
+def test_lines_are_kept_where_a_textgrid_cannot_be_made(
+    run: Path, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = TimedLabel("six", 0, 5, 1.0)
+    parts = LongAlignment({0: label}, [label, label], [(0.0, 0.1)], 0.01)  # phones that overlap
+    aligned = AlignedFile(sound, 0.1, 0.01, parts.to_timed(10), parts)
+    monkeypatch.setattr(align, "align_file", lambda *_args, **_options: aligned)
+    out = tmp_path / "out"
+    text = f"--text={sound.with_suffix('.txt')}"
+    with pytest.raises(errors.TextgridStateError):
+        main(["align", str(run), str(sound), text, f"--textgrid={out}"])
+    files = {"words.ctm", "phones.ctm", "lines.json", "segments", "text", "wav.scp"}
+    assert files <= {path.name for path in out.iterdir()}
+
+
+def test_praatio_is_missed_before_anything_is_aligned(
+    run: Path, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setitem(sys.modules, "praatio", None)
+    monkeypatch.setattr(align, "align_file", lambda *_args, **_options: pytest.fail("aligned"))
+    text = f"--text={sound.with_suffix('.txt')}"
+    asked = ["align", str(run), str(sound), text, f"--textgrid={tmp_path}"]
+    assert main(asked) == 1
+    assert "praatio" in capsys.readouterr().err
