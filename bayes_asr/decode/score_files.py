@@ -1,6 +1,7 @@
 """From a sound file and its text to the goodness of pronunciation of phones and words."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.data.sound.long import LongSound
@@ -12,6 +13,7 @@ from bayes_asr.decode.align.utterance_scorer import ScoredUtterance, UtteranceSc
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.utterance import choose_engine
+from bayes_asr.decode.speakers import recording_name
 from bayes_asr.train.runs.configuration import read_configuration
 
 
@@ -24,8 +26,9 @@ def score_file(
 ) -> ScoredUtterance:
     """Score the words that are spoken in a file, by the best network of a run.
 
-    The file is a speaker of its own. InputError for words that the lexicon lacks and cannot spell,
-    and where it cannot be aligned.
+    The file is a speaker of its own. The utterance has the name of the recording, messages have
+    that of the file. InputError for words that the lexicon lacks and cannot spell, and where it
+    cannot be aligned.
     """
     config, network = read_configuration(run), load(run)
     pronouncer = open_pronouncer(Path(sound.name), config, transcripts, words)
@@ -40,4 +43,5 @@ def score_file(
         FRAME_SHIFT * network.model.output_stride,
     )
     loglikes = network(recording.features, recording.statistics).numpy()
-    return scorer.score(sound.name, words, loglikes)
+    scored = scorer.score(sound.name, words, loglikes)
+    return replace(scored, utt=recording_name(Path(sound.name)))
