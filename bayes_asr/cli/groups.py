@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayes_asr.base.errors import InputError, printable
-from bayes_asr.base.files import real_path
+from bayes_asr.evaluate.score.pair_comparisons import find_repeated
 
 
 class RunGroup(NamedTuple):
@@ -46,8 +46,6 @@ def _name(words: Sequence[str]) -> RunGroup:
     systems = [Path(word) for word in (path, *words[1:]) if word]
     if not systems:
         raise InputError(f"{words[0]}: name the runs of this group")
-    folders = [real_path(system) for system in systems]
-    for system, folder in zip(systems, folders, strict=True):
-        if folders.count(folder) > 1:
-            raise InputError(f"{system}: the group has it twice, and would count its errors twice")
+    if repeated := find_repeated(systems):
+        raise InputError(f"{repeated}: the group has it twice, and would count its errors twice")
     return RunGroup(printable(name), systems)

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.files import real_path
+from bayes_asr.base.log import LOGGER
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
 from bayes_asr.evaluate.score.paired_tests import check_comparable
 from bayes_asr.evaluate.score.scores import Score, find_scores, read_scores
@@ -111,8 +113,8 @@ def compare_pairs(
 ) -> list[PairComparison]:
     """Compare each pair (A, B) under each convention; Holm's correction is over the pairs.
 
-    joined: compare all A together with all B too; as_groups: as for `comparison.compare`. Raises
-    InputError where a side is not scored as the others.
+    joined: compare all A together with all B too, unless a system is there twice; as_groups: as for
+    `comparison.compare`. Raises InputError where a side is not scored as the others.
     """
     reference = pairs[0][0]
     for side in (side for pair in pairs for side in pair):
@@ -123,6 +125,7 @@ def compare_pairs(
         names = sides[0].name, sides[1].name
         return compare(a, b, names, replicates, seed, alternative, as_groups=as_groups)
 
+    joined = joined and not _warn_of_repeated(pairs)
     results: list[PairComparison] = []
     for convention in reference.systems[0]:
         comparisons = [compare_sides(pair, convention, as_groups) for pair in pairs]
@@ -138,6 +141,25 @@ def compare_pairs(
                 PairComparison(compare_sides(sides, convention, False), sides, {}, len(pairs))
             )
     return results
+
+
+def _warn_of_repeated(pairs: Sequence[Sequence[Side]]) -> bool:
+    """Whether all A, or all B, have a system twice, whose runs would count as other trainings."""
+    for sides in zip(*pairs, strict=True):
+        if repeated := find_repeated([path for side in sides for path in side.paths]):
+            LOGGER.warning(
+                "%s: is in several pairs, so that all together are not compared; --group and"
+                " --against do that, each system given once",
+                repeated,
+            )
+            return True
+    return False
+
+
+def find_repeated(systems: Sequence[Path]) -> Path | None:
+    """The first system whose folder is there twice, by whatever names; its errors count twice."""
+    folders = [real_path(system) for system in systems]
+    return next((s for s, f in zip(systems, folders, strict=True) if folders.count(f) > 1), None)
 
 
 def _join(name: str, sides: Sequence[Side]) -> Side:

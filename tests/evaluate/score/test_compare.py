@@ -261,6 +261,28 @@ def test_pairs_are_pooled_and_adjusted(tmp_path: Path, capsys: pytest.CaptureFix
     assert "group A has fewer errors is " in pooled["sentence"]
 
 
+def test_a_baseline_of_several_pairs_is_not_pooled_with_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, link, *candidates = (tmp_path / name for name in ("base", "link", "n1", "n2"))
+    for i, folder in enumerate((base, *candidates)):
+        for seed in range(2):
+            write_scores([made(2 * i + seed, 0.3)], folder / f"seed{seed}" / "score_test.json")
+    link.symlink_to(base)
+    expected = []
+    for candidate in candidates:
+        run_compare(str(base), str(candidate), "--json", "--replicates", "100")
+        expected += json.loads(capsys.readouterr().out)
+    for first, second in itertools.product((base, link), repeat=2):
+        a, b, c, d = map(str, (first, candidates[0], second, candidates[1]))
+        for words in ((a, b, "--pair", c, d), (b, a, "--pair", d, c)):
+            run_compare(*words, "--json", "--replicates", "100")
+            found = json.loads(capsys.readouterr().out)
+            assert [entry["a"]["runs"] for entry in found] == [2, 2]
+            spread = [entry["over_seeds"]["standard_error"] for entry in found]
+            assert spread == pytest.approx([e["over_seeds"]["standard_error"] for e in expected])
+
+
 def refuse_constant(name: str) -> None:
     raise AssertionError(f"{name} is no JSON")
 
