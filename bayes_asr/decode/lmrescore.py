@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
 from bayes_asr.decode.graph.ngram import Ngram, read_arpa
@@ -134,6 +135,10 @@ def replace_lm_in(
 
     words: the words.txt of the graph; old: the ARPA file that it was made of; new: another one.
     """
+    # Old archives beside the new lat.1.gz would be read with it.
+    held = {real_path(path) for path in out.glob("*")}
+    if both := [path for path in lattices if real_path(path) in held]:
+        raise InputError(f"{out}: holds {both[0]}, which is read here; name another folder")
     replace = partial(_replace_by_files, words, old, new)
     changed = map_utterances(replace, iter_word_lattices(lattices), nj)
     shown = follow(changed, "lmrescore", total=count_decoded(lattices))

@@ -1,5 +1,6 @@
 """Lattices under another language model, against the sum over all paths of small ones."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,6 +87,26 @@ def test_the_verb_writes_lattices_that_rescore_reads(words: WordSymbols, tmp_pat
     assert main([*read, "--out", str(tmp_path / "words")]) == 0
     (tmp_path / "lat.2.gz").unlink()
     assert main([*arguments[:2], lattices[0], *arguments[4:]]) == 1  # the other job's are missing
+
+
+def test_lattices_are_not_written_among_those_that_are_read(
+    words: WordSymbols, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, linked_folder, links = (tmp_path / name for name in ("lat", "linked", "links"))
+    for i in (1, 2):
+        write_lattices([(f"utt{i}", word_lattice(i))], folder / f"lat.{i}.gz")
+    linked_folder.symlink_to(folder)
+    links.mkdir()
+    for i in (1, 2):
+        (links / f"lat.{i}.gz").symlink_to(folder / f"lat.{i}.gz")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    models = ["--old-lm", str(model(tmp_path, 1)), "--new-lm", str(model(tmp_path, 3))]
+    for source, out in itertools.product((folder, linked_folder, links), repeat=2):
+        lattices = [f"{source}/lat.{i}.gz" for i in (1, 2)]
+        arguments = ["lmrescore", "--lattices", *lattices, "--graph", str(tmp_path), *models]
+        assert main([*arguments, "--out", str(out)]) == 1
+        assert str(out) in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_word_that_a_model_lacks_is_named(words: WordSymbols, tmp_path: Path) -> None:
