@@ -47,6 +47,7 @@ from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
+OF_FILE = ("channel", "segments")
 OF_SETS = ("cmd", "shard", "stream")
 
 
@@ -132,8 +133,8 @@ def _check_place(args: argparse.Namespace) -> None:
         raise InputError("give the utterances: --on SET or --data DIR, or FILE with --text TEXT")
     if args.file and args.text is None:
         raise InputError(f"{args.file}: give its words, --text FILE")
-    if not args.file and args.channel is not None:
-        raise InputError("--channel goes with FILE")
+    if not args.file:
+        refuse_useless(args, "sets, only with FILE", OF_FILE)
     args.out = args.out or args.textgrid
     if not args.file and args.out is None:
         raise InputError("give a folder to write: --out DIR or --textgrid DIR")

@@ -103,6 +103,15 @@ def test_what_cannot_be_aligned_is_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--segments=none", "--channel=0"])
+@pytest.mark.parametrize("how", [["run", "--on=dev"], ["--flat", "--data=dev", "--lang=lang"]])
+def test_what_is_of_a_file_is_refused_with_sets(
+    option: str, how: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["align", *how, option, f"--out={tmp_path / 'out'}"]) == 1
+    assert option.split("=")[0] in capsys.readouterr().err
+
+
 def test_unknown_words_may_have_a_stand_in(run: Path, sound: Path, tmp_path: Path) -> None:
     words = sound.with_suffix(".txt")
     words.write_text("six zebra two two")
