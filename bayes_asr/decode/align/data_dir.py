@@ -44,7 +44,7 @@ from bayes_asr.decode.forward.directory import (
 )
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import build_monophones, find_phones_file, read_lang
-from bayes_asr.decode.lattices.ctm import read_places
+from bayes_asr.decode.lattices.ctm import read_files_and_channels, read_places
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.byte_reader import OpenPipe, parse_real
 from bayes_asr.kaldi_io.data_dir import read_data_dir
@@ -153,9 +153,16 @@ def _open_timed_files(folders: AlignmentFolders, data: DataDir, frame_shift: flo
     places = read_places(data.path)
     if folders.textgrid is None:
         return TimedFiles(folders.out, frame_shift, places)
-    seconds = read_seconds(data.path / ("utt2dur" if places is None else "reco2dur"))
+    seconds = read_seconds(data.path / "utt2dur") if places is None else _read_durations(data.path)
     grids = TextGrids(folders.textgrid, frame_shift, data.utt2spk, places, seconds)
     return TimedFiles(folders.out, frame_shift, places, grids)
+
+
+def _read_durations(data: Path) -> dict[str, float]:
+    """Durations of recordings, by the names that `read_places` gives them."""
+    files = read_files_and_channels(data) or {}
+    seconds = read_seconds(data / "reco2dur")
+    return {files.get(name, (name, ""))[0]: length for name, length in seconds.items()}
 
 
 def read_seconds(path: Path) -> dict[str, float]:

@@ -15,6 +15,7 @@ from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.segments import read_segments
 from bayes_asr.kaldi_io.text import write_lines
 
+FILES = "reco2file_and_channel"
 FRAME_SHIFT = 0.01
 CtmLine = tuple[str, str, float, float, str, float]
 """Recording, channel, begin and duration in seconds, label, confidence."""
@@ -45,25 +46,32 @@ def read_places(data_dir: Path) -> dict[str, Place] | None:
     `reco2file_and_channel` (`recording file channel`) gives recordings the names that the STM has;
     without it they keep theirs, in channel 1.  Kaldi: utils/convert_ctm.pl.
     """
-    segments, names = data_dir / "segments", data_dir / "reco2file_and_channel"
+    segments = data_dir / "segments"
     if not is_there(segments):
         return None
-    files = dict(_read_files_and_channels(names)) if is_there(names) else None
+    files = read_files_and_channels(data_dir)
     places = {}
     for utt, recording, _, begin, _ in read_segments(segments):
         if files is not None and recording not in files:
-            raise InputError(f"{names}: lacks {recording}, the recording of {utt}; add it")
+            raise InputError(
+                f"{data_dir / FILES}: lacks {recording}, the recording of {utt}; add it"
+            )
         file, channel = files[recording] if files is not None else (recording, "1")
         places[utt] = Place(file, channel, begin)
     return places
 
 
-def _read_files_and_channels(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+def read_files_and_channels(data_dir: Path) -> dict[str, tuple[str, str]] | None:
+    """File and channel of each recording of a data directory; None without FILES."""
+    path, files = data_dir / FILES, {}
+    if not is_there(path):
+        return None
     for number, fields in iter_lines(path):
         if len(fields) != 3:
             raise InputError(f"{path}, line {number}: not `recording file channel`")
         recording, file, channel = fields
-        yield recording, (file, channel)
+        files[recording] = file, channel
+    return files
 
 
 def write_ctm(

@@ -280,6 +280,27 @@ def test_ctms_and_textgrids_have_the_frames_of_the_alignment(
             assert all(0 <= float(row[5]) <= 1 for row in fields)
 
 
+@pytest.mark.parametrize("files", ["sw1-A sw1 A\nsw1-B sw1 B\n", None])
+def test_textgrids_end_with_their_recordings(
+    files: str | None, corpus: Path, run: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("praatio")
+    data = tmp_path / "data"
+    shutil.copytree(corpus / "data" / "dev", data)
+    rows = [
+        f"{utt} sw1-{'AB'[i % 2]} {20 * i} {20 * i + 10}"
+        for i, utt in enumerate(read_text(data / "text"))
+    ]
+    (data / "segments").write_text("\n".join(rows) + "\n")
+    (data / "reco2dur").write_text("sw1-A 100\nsw1-B 100\n")
+    if files:
+        (data / "reco2file_and_channel").write_text(files)
+    given = [str(run), f"--data={data}", f"--lang={corpus / 'dict'}"]
+    assert main(["align", *given, f"--textgrid={tmp_path / 'grids'}"]) == 0
+    ends = {grid.stem: read_textgrid(grid)[0] for grid in tmp_path.rglob("*.TextGrid")}
+    assert ends == dict.fromkeys(["sw1"] if files else ["sw1-A", "sw1-B"], 100.0)
+
+
 def test_textgrids_stay_where_too_many_utterances_fail(
     corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
