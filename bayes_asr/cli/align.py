@@ -14,12 +14,7 @@ from bayes_asr.cli.alignment_arguments import (
     choose_options,
     find_lang,
 )
-from bayes_asr.cli.arguments import (
-    channel,
-    processes,
-    refuse_useless,
-    share,
-)
+from bayes_asr.cli.arguments import channel, processes, refuse_useless, share
 from bayes_asr.cli.sharing import (
     Inputs,
     add_sharing_arguments,
