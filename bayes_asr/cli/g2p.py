@@ -52,8 +52,8 @@ def _learn(args: argparse.Namespace) -> None:
         config, held = prepare_training(args.source, args.out, args.set)
         train(config, args.out)
     results = _pronounce_each(load_g2p(args.out), held)
-    found = {entry.word: entry.phones for entry in results if isinstance(entry, Pronunciation)}
-    phones, wrong = count_word_errors(held, found)
+    hypotheses = {entry.word: entry.phones for entry in results if isinstance(entry, Pronunciation)}
+    phones, wrong = count_word_errors(held, hypotheses)
     if args.json:
         print(json.dumps({"words": len(held), "wrong_words": wrong, **phones.as_dict()}))
     else:

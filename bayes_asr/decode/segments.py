@@ -131,8 +131,8 @@ class SegmentedFile:
     def find_speech(self, speaker: Speaker) -> list[Span]:
         """The segments of speech; a warning where there is none."""
         # Where nothing is audible, nothing is known of the speaker either.
-        found = self._find_speech(speaker) if self._audible else []
-        spans = self.sound.leave_out_silence(found)
+        speech = self._find_speech(speaker) if self._audible else []
+        spans = self.sound.leave_out_silence(speech)
         if self.segmenter != "none":
             LOGGER.info("%s: %d segments by %s", self.sound.name, len(spans), self.segmenter)
         if not spans:
