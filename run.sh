@@ -196,7 +196,8 @@ report=
 if [[ ${systems[*]} == *@(decode|classify|generate)$'\t'* ]] && ((stage <= 7 && stop_stage >= 7)); then
     compared=("$out") report=$out/report
     if [[ -n $experiment ]]; then
-        mapfile -t compared < <(ask compared --out="$out") && wait $!
+        told=$(ask compared --out="$out")
+        mapfile -t compared <<<"$told"
         report=${compared[-1]}
         [[ $alignments != gmm ]] || compared=("$out/gmm" "${compared[@]}")
     fi

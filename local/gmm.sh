@@ -65,6 +65,14 @@ align_options() {
     own_options "${@:2}"
 }
 
+# choose_options FUNCTION WORD...: set $options to the words, one a line, that a function prints of a recipe's settings.
+choose_options() {
+    local lines
+    lines=$("$@")
+    options=()
+    [[ -z $lines ]] || mapfile -t options <<<"$lines"
+}
+
 # language_of TASK: the lang folder of its graphs, that of the alignments if it has the same dictionary.
 language_of() {
     [[ dict$1 == "$aligned" ]] && echo data/lang || echo "data/lang_test$1"
@@ -163,27 +171,27 @@ settings_of() {
             run_stage 2 gmm_subset "$out" "$train/feats.scp" makes "$mono_train/feats.scp" -- \
                 python "$root/local/subset_data.py" "$train" "$((number < mono_utterances ? number : mono_utterances))" "$mono_train"
         fi
-        mapfile -t options < <(own_options "${mono[@]}") && wait $!
+        choose_options own_options "${mono[@]}"
         run_stage 2 gmm_mono "$out" "$mono_train/feats.scp" data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
             in_jobs mono "$mono_train" data/lang exp/mono "${options[@]}"
     fi
 
     # Stage 3: triphones of deltas.
     if ((stage <= 3 && stop_stage >= 3)); then
-        mapfile -t options < <(align_options "${mono_ali[@]}") && wait $!
+        choose_options align_options "${mono_ali[@]}"
         run_stage 3 gmm_mono_ali "$out" "$train/feats.scp" exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/mono exp/mono_ali "${options[@]}"
-        mapfile -t options < <(own_options "${tri1[@]}") && wait $!
+        choose_options own_options "${tri1[@]}"
         run_stage 3 gmm_tri1 "$out" exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
             in_jobs deltas "$train" data/lang exp/mono_ali exp/tri1 "${options[@]}"
     fi
 
     # Stage 4: LDA and MLLT.
     if ((stage <= 4 && stop_stage >= 4)); then
-        mapfile -t options < <(align_options "${tri1_ali[@]}") && wait $!
+        choose_options align_options "${tri1_ali[@]}"
         run_stage 4 gmm_tri1_ali "$out" exp/tri1/final.mdl makes exp/tri1_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/tri1 exp/tri1_ali "${options[@]}"
-        mapfile -t options < <(own_options "${tri2[@]}") && wait $!
+        choose_options own_options "${tri2[@]}"
         run_stage 4 gmm_tri2 "$out" exp/tri1_ali/ali.1.gz makes exp/tri2/{final.mdl,final.mat,tree} -- \
             in_jobs lda-mllt "$train" data/lang exp/tri1_ali exp/tri2 \
             --dim "$dim" --left-context 3 --right-context 3 "${options[@]}"
@@ -191,10 +199,10 @@ settings_of() {
 
     # Stage 5: speaker adaptation.
     if ((stage <= 5 && stop_stage >= 5)); then
-        mapfile -t options < <(align_options "${tri2_ali[@]}") && wait $!
+        choose_options align_options "${tri2_ali[@]}"
         run_stage 5 gmm_tri2_ali "$out" exp/tri2/final.mdl makes exp/tri2_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/tri2 exp/tri2_ali "${options[@]}"
-        mapfile -t options < <(own_options "${tri3[@]}") && wait $!
+        choose_options own_options "${tri3[@]}"
         run_stage 5 gmm_tri3 "$out" exp/tri2_ali/ali.1.gz makes exp/tri3/{final.mdl,final.alimdl,final.mat,tree} -- \
             in_jobs sat "$train" data/lang exp/tri2_ali exp/tri3 "${options[@]}"
     fi
@@ -203,12 +211,12 @@ settings_of() {
     # transforms come from the first task, which tri3 decodes anyhow.
     if ((stage <= 6 && stop_stage >= 6)); then
         scored=''
-        mapfile -t settings < <(settings_of "${config[@]}") && wait $!
-        if ((${#tasks[@]} > 1)) && [[ ${settings[0]} == *_words ]]; then
+        settings=$(settings_of "${config[@]}")
+        if ((${#tasks[@]} > 1)) && [[ ${settings%%$'\n'*} == *_words ]]; then
             scored=_words
         fi
         dev=${sets[1]} test=${sets[2]}
-        mapfile -t options < <(own_options "${decode[@]}") && wait $!
+        choose_options own_options "${decode[@]}"
         for model in mono tri1 tri2 tri3; do
             suffix=_$model decoded=("$scored")
             if [[ $model == tri3 ]]; then
@@ -230,13 +238,13 @@ settings_of() {
             texts=$(checksum "data/$dev"/{text{,_words},stm,glm} "data/$test"/{text{,_words},stm,glm})
             run_stage 6 "gmm_score$suffix$scored" "$out" "exp/$model/decode${scored}_$dev/lat.1.gz" \
                 "exp/$model/decode${scored}_$test/lat.1.gz" makes "gmm/$model$scored"/score_{dev,test}.json -- \
-                score "${config[@]}" "$model" "$scored" "$texts $(cksum <<<"${settings[1]}")"
+                score "${config[@]}" "$model" "$scored" "$texts $(cksum <<<"${settings#*$'\n'}")"
         done
     fi
 
     # Stage 7: alignments. Networks learn from these, so nothing that Kaldi's aligner gives up may be lost.
     if ((stage <= 7 && stop_stage >= 7)); then
-        mapfile -t options < <(align_options "${tri3_ali[@]}") && wait $!
+        choose_options align_options "${tri3_ali[@]}"
         for name in "${sets[@]}"; do
             ali=exp/tri3_ali
             [[ $name == train ]] || ali+=_$name
