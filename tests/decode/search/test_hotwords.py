@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
@@ -104,6 +104,7 @@ def composed(graph: DecodingGraph, hotwords: HotwordArcs) -> DecodingGraph:
 @pytest.mark.skipif(not compiled.LIBRARY.usable, reason="the C++ decoder is not built")
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 1000), frames=st.integers(1, 30), phrases=PHRASES)
+@example(seed=698, frames=1, phrases={(1,): 0.0})
 def test_search_gives_what_the_composed_graph_gives(
     seed: int, frames: int, phrases: dict[tuple[int, ...], float]
 ) -> None:
@@ -114,7 +115,9 @@ def test_search_gives_what_the_composed_graph_gives(
     paths = []
     for graph in (network, composed(network, network.hotwords)):
         lattice, reached = ENGINES["native"].search(graph, loglikes, options)
-        assert lattice is not None
+        if lattice is None:  # a random network may have no path: then neither graph has one
+            paths.append(([], reached, 0, 0.0))
+            continue
         arcs, last = compiled.best_arcs(lattice)
         cost = (lattice.graph + lattice.acoustic)[arcs].sum() + lattice.final_graph[last]
         words = lattice.olabel[arcs]
