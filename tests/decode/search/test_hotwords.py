@@ -112,7 +112,7 @@ def test_search_gives_what_the_composed_graph_gives(
     network = replace(network, hotwords=build_automaton(phrases, 100))
     assert network.hotwords is not None
     options = SearchOptions(1.0, 1e6, UNLIMITED, 0, lattice_beam=3.0, allow_partial=True)
-    paths = []
+    paths: list[tuple[list[int], bool, int, float]] = []
     for graph in (network, composed(network, network.hotwords)):
         lattice, reached = ENGINES["native"].search(graph, loglikes, options)
         if lattice is None:  # a random network may have no path: then neither graph has one
