@@ -1,10 +1,11 @@
 """Report of a text against a long recording: the times of its lines, and what either lacks."""
 
 import json
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
 from bayes_asr.base.files import replacing
@@ -14,13 +15,16 @@ from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, 
 
 @dataclass(frozen=True)
 class PlacedLine:
-    """A line of a text, counted from 1, of so many words, of which `spoken` are in the recording,
-    from `start` to `end`, in seconds; None where none is.
+    """A line of a text, counted from 1, of so many words, of which `spoken` are in the recording.
+
+    together: the most of them between which nothing else is said; `start` and `end` in seconds are
+    those of these words, None where none is spoken.
     """
 
     line: int
     words: int
     spoken: int
+    together: int
     start: float | None
     end: float | None
 
@@ -56,9 +60,13 @@ class LongReport:
         def line_of(index: int) -> int:
             return bisect_right(firsts, index)
 
+        parts = defaultdict[int, list[list[int]]](list)
+        for run in _find_runs(aligned):
+            for number, part in groupby(run, line_of):
+                parts[number].append([*part])
         placed = [
-            _place_line(aligned, number, range(firsts[number - 1], firsts[number]))
-            for number in range(1, len(lines) + 1)
+            _place_line(aligned, number, len(line), parts[number])
+            for number, line in enumerate(lines, 1)
         ]
         unsaid = [
             UnsaidPassage(line_of(begin), line_of(end - 1), text[begin:end])
@@ -91,7 +99,7 @@ class LongReport:
         entire = [
             (f"{recording}-{line.line:06}", line)
             for line in self.lines
-            if line.spoken == line.words and line.spoken
+            if line.together == line.words and line.words
         ]
         rows = (f"{utt} {recording} {line.start:.2f} {line.end:.2f}" for utt, line in entire)
         write_lines(rows, out / "segments")
@@ -100,24 +108,54 @@ class LongReport:
         write_speakers({utt: recording for utt, _ in entire}, out)
 
 
-def _place_line(aligned: LongAlignment, number: int, indices: range) -> PlacedLine:
-    """A line whose words have the indices."""
-    spoken = [aligned.words[index] for index in indices if index in aligned.words]
-    if not spoken:
-        return PlacedLine(number, len(indices), 0, None, None)
-    start, end = min(word.start for word in spoken), max(word.end for word in spoken)
-    shift = aligned.frame_shift
-    return PlacedLine(
-        number, len(indices), len(spoken), round(start * shift, 3), round(end * shift, 3)
+def _find_runs(aligned: LongAlignment) -> list[list[int]]:
+    """Runs of words of the text between which nothing else is said, in the order of the sound."""
+    words, shift = aligned.words, aligned.frame_shift
+    extra = [begin for begin, _ in aligned.find_extra()]
+
+    def joined(word: int, later: int) -> bool:
+        begin, end = words[word].end * shift, words[later].start * shift
+        return bisect_left(extra, begin) == bisect_left(extra, end)
+
+    return _split_runs({index: word.start for index, word in words.items()}, joined)
+
+
+def _place_line(
+    aligned: LongAlignment, number: int, words: int, parts: Sequence[Sequence[int]]
+) -> PlacedLine:
+    """A line of so many words, whose spoken ones are in parts, between which other things are."""
+    if not parts:
+        return PlacedLine(number, words, 0, 0, None, None)
+    largest = max(parts, key=len)
+    start, end = (
+        round(frames * aligned.frame_shift, 3)
+        for frames in (aligned.words[largest[0]].start, aligned.words[largest[-1]].end)
     )
+    return PlacedLine(number, words, sum(map(len, parts)), len(largest), start, end)
 
 
 def _list_passages(lines: Sequence[PlacedLine]) -> list[list[int]]:
-    """Runs [first, last] of lines that follow each other in the recording as in the text."""
-    passages: list[list[int]] = []
-    for line in sorted((x for x in lines if x.start is not None), key=lambda x: x.start or 0.0):
-        if passages and line.line > passages[-1][1]:
-            passages[-1][1] = line.line
+    """Runs [first, last] of lines that follow each other in the recording as in the text.
+
+    A line of which less than half is together is at no place.
+    """
+    starts = {
+        line.line: line.start
+        for line in lines
+        if line.start is not None and 2 * line.together >= line.words
+    }
+    return [[run[0], run[-1]] for run in _split_runs(starts)]
+
+
+def _split_runs(
+    starts: Mapping[int, float], joined: Callable[[int, int], bool] = lambda _, __: True
+) -> list[list[int]]:
+    """Runs of numbers that follow each other by size and by their starts, and are joined."""
+    following = dict(pairwise(sorted(starts)))
+    runs: list[list[int]] = []
+    for number in sorted(starts, key=lambda number: (starts[number], number)):
+        if runs and following.get(runs[-1][-1]) == number and joined(runs[-1][-1], number):
+            runs[-1].append(number)
         else:
-            passages.append([line.line, line.line])
-    return passages
+            runs.append([number])
+    return runs

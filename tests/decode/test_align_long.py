@@ -1,14 +1,17 @@
 """Long recordings against texts: whatever is missing or moved, each utterance is found or named."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.sound.audio import Span
@@ -140,6 +143,54 @@ def test_passages_are_lines_that_follow_each_other() -> None:
     assert "lines 1 to 1 come behind lines 3 to 4" in report.summarise()
     assert [passage.words for passage in report.unsaid] == [["b"]]
     assert report.extra == [[0.25, 2.0]]
+
+
+def place_words(starts: Mapping[int, int]) -> LongAlignment:
+    """Words of which each lasts a frame of a second, in speech that lasts from 0 to 100 s."""
+    words = {
+        index: TimedLabel(str(index), start, start + 1, 1.0) for index, start in starts.items()
+    }
+    return LongAlignment(words, [], [(0.0, 100.0)], 1.0)
+
+
+def test_a_line_lies_where_most_of_its_words_follow_each_other(tmp_path: Path) -> None:
+    # The fourth word is heard behind the second line, the first of the third line before all.
+    aligned = place_words({0: 10, 1: 11, 2: 12, 3: 16, 4: 13, 5: 14, 6: 15, 7: 9, 8: 17, 9: 18})
+    lines = [["w"] * 4, ["w"] * 3, ["w"] * 3]
+    report = LongReport.of(aligned, lines)
+    assert [(x.spoken, x.together, x.start, x.end) for x in report.lines] == [
+        *((4, 3, 10, 13), (3, 3, 13, 16), (3, 2, 17, 19))
+    ]
+    assert report.order == [[1, 3]]
+    report.write("x", tmp_path / "x.wav", lines, tmp_path)
+    assert (tmp_path / "segments").read_text() == "x-000002 x 13.00 16.00\n"
+
+
+def test_lines_that_are_left_out_of_a_passage_are_none_of_it() -> None:
+    report = LongReport.of(place_words({0: 0, 3: 1, 4: 2, 1: 3, 2: 4}), [["w"]] * 5)
+    assert report.order == [[1, 1], [4, 5], [2, 3]]
+
+
+@given(st.permutations(range(9)), st.sets(st.integers(0, 8)), st.sets(st.integers(0, 8)))
+def test_words_are_together_between_which_nothing_else_is_said(
+    order: list[int], unsaid: set[int], followed: set[int]
+) -> None:
+    """followed: places in the sound behind which speech without text lasts two seconds."""
+    starts, sequence = {}, [-1]
+    for index in order:
+        if index not in unsaid:
+            starts[index] = len(sequence)
+            sequence += [index, -1, -1] if len(starts) in followed else [index]
+    report = LongReport.of(place_words(starts), [["w"] * 4, ["w"] * 5])
+    for line, indices in zip(report.lines, (range(4), range(4, 9)), strict=True):
+        said = [index for index in indices if index in starts]
+        parts = [said[i:j] for i in range(len(said)) for j in range(i + 1, len(said) + 1)]
+        lengths = [
+            len(part)
+            for part in parts
+            if any(sequence[k : k + len(part)] == part for k in range(len(sequence)))
+        ]
+        assert line.together == max(lengths, default=0)
 
 
 class EarlySilence(TimingAligner):
