@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, printable
@@ -12,6 +13,7 @@ from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, sugges
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
+from bayes_asr.decode.align.transcripts import read_word_timer
 from bayes_asr.decode.keywords import open_index
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
@@ -31,11 +33,7 @@ from bayes_asr.train.runs.configuration import read_configuration
 
 @dataclass(frozen=True)
 class TimedHit:
-    """An occurrence of a phrase: its times in seconds of the recording, and its posterior.
-
-    Times are those of lattices, whose words stand about a phone before they are said: a graph of
-    triphones knows a phone when the next one begins.
-    """
+    """An occurrence of a phrase: its times in seconds of the recording, and its posterior."""
 
     phrase: str
     set: str
@@ -152,15 +150,17 @@ def find_in_set(
     lattices = find_jobs(decode_dir, "lat")
     if not lattices:
         raise InputError(f"{decode_dir}: holds no lattices lat.N.gz; decode the set again")
-    numbers = read_phrases(phrases, locate_words(decode_dir, config))
-    index = open_index(decode_dir, lattices, weights, nj)
+    words = locate_words(decode_dir, config)
+    numbers = read_phrases(phrases, words)
+    timer = partial(read_word_timer, words.parent, config)
+    index = open_index(decode_dir, lattices, weights, nj, timer)
     places: dict[str, Place] = {}
     for directory in locate_all(config.data, name, "features"):
         places |= read_places(directory) or {}
     # A network that skips frames has longer ones.
     shift = FRAME_SHIFT * task_of(config).output_stride
-    for phrase, words in numbers.items():
-        for hit in index.find(words):
+    for phrase, sought in numbers.items():
+        for hit in index.find(sought):
             place = places.get(hit.utterance, Place(hit.utterance, "1", 0.0))
             begin, end = (round(place.begin + shift * frame, 3) for frame in (hit.begin, hit.end))
             posterior = round(hit.posterior, 4)

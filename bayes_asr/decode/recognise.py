@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
 from bayes_asr.decode.lattices.mbr import TimedWord, decode_mbr
 from bayes_asr.decode.lattices.paths import Weights, count_settled, pair_weights
+from bayes_asr.decode.lattices.word_times import WordTimer
 from bayes_asr.decode.search.engine import Engine
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.inputs import check_loglikes
@@ -102,19 +104,26 @@ class Recogniser:
             )
         if not reached:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
-        # The words of the best path stay; risk gives each its confidence and, roughly, its times.
-        hypothesis = decode_mbr(lattice, *self.weights, change_words=False, name=name).words
+        hypothesis = self._time(name, lattice)
         words = [self.words[timed.word] for timed in hypothesis]
         spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
         return self._place(hypothesis, spans)
 
     def name_settled(self, name: str, lattice: CompactLattice) -> list[RecognisedWord]:
-        """The words of a lattice, not of a whole utterance, that all of its ends have in common;
-        their times are rough.
-        """
+        """The words of a lattice, not of a whole utterance, that all of its ends have in common."""
         count = count_settled(lattice, *self.weights)
-        hypothesis = decode_mbr(lattice, *self.weights, change_words=False, name=name).words
-        return self._place(hypothesis[:count], [(t.start, t.end) for t in hypothesis[:count]])
+        settled = self._time(name, lattice)[:count]
+        return self._place(settled, [(word.start, word.end) for word in settled])
+
+    def _time(self, name: str, lattice: CompactLattice) -> list[TimedWord]:
+        """The words of the best path, with confidences and their times in the mean of all paths."""
+        return decode_mbr(
+            lattice, *self.weights, change_words=False, name=name, timer=self._timer
+        ).words
+
+    @cached_property
+    def _timer(self) -> WordTimer | None:
+        return self.pronouncer.time_words(self.words) if self.pronouncer else None
 
     def _place(
         self, hypothesis: list[TimedWord], spans: Sequence[tuple[float, float]]

@@ -18,6 +18,7 @@ from bayes_asr.decode.graph.lexicon import Lang, build_lexicon_fst, fit_lexicon,
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.decode.graph.transducers import PhoneAcceptor
 from bayes_asr.decode.graph.transition_index import Transitions, transition_costs
+from bayes_asr.decode.lattices.word_times import WordTimer
 from bayes_asr.kaldi_io.context_dependency import Tree, window_pdfs
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
@@ -84,6 +85,16 @@ class Pronouncer:
             if candidate in self.pronunciations:
                 return candidate
         raise InputError(f"the word {word} is not in the lexicon; add it there, or give --oov")
+
+    def time_words(self, symbols: Mapping[int, str]) -> WordTimer:
+        """The timer of lattices that have these words; they have no times where the lexicon lacks
+        them.
+        """
+        pronunciations = {
+            number: [phones for _, phones in self.pronunciations.get(word, ())]
+            for number, word in symbols.items()
+        }
+        return WordTimer(pronunciations, self.silence, self.model)
 
     def pronounce(self, word: str) -> list[tuple[float, list[int]]]:
         """The ways to say `word`, or the word for unknown ones; InputError if there is none."""

@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, opening
+from bayes_asr.base.log import LOGGER
+from bayes_asr.config.schema import Config
 from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.graph.lang import find_phones_file, read_lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
+from bayes_asr.decode.lattices.word_times import WordTimer
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import DataDir, read_symbols, read_text
+from bayes_asr.kaldi_io.text import DataDir, WordSymbols, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.tasks.task import task_of
 
 LIMIT = "--max-skipped"
 PronouncerFiles = tuple[Path, Path, str | None, tuple[Pronunciation, ...]]
@@ -45,6 +49,20 @@ def read_pronouncer(
         read_transition_model(model),
         read_tree(model.parent / "tree"),
     )
+
+
+def read_word_timer(graph: Path, config: Config) -> WordTimer | None:
+    """The timer of the lattices of a run; None, with a warning, where lexicon or model are gone.
+
+    Kaldi's graph folders need not have a lexicon.
+    """
+    try:
+        with opening():
+            pronouncer = read_pronouncer(graph, task_of(config).locate_model())
+            return pronouncer.time_words(WordSymbols(graph / "words.txt"))
+    except InputError as error:
+        LOGGER.warning("%s; words have the times of lattices, which are early", error)
+        return None
 
 
 def read_transcripts(data: DataDir, text: Path | None) -> dict[str, list[str]]:

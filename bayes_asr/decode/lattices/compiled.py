@@ -32,7 +32,8 @@ class TableView(c.Structure):
         ("target", INTS),
         ("word", INTS),
         ("posterior", DOUBLES),
-        ("times", LONGS),
+        ("begin", LONGS),
+        ("end", LONGS),
     )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices import compiled
 from bayes_asr.decode.lattices.paths import sweep_words, weigh
+from bayes_asr.decode.lattices.word_times import WordTimer
 from bayes_asr.kaldi_io.lattice import CompactLattice
 
 DELTA = float(np.float32(1.0e-5))  # for a word against nothing: a substitution wins ties
@@ -53,7 +54,8 @@ class ArcTable:
     word: np.ndarray  # index into `words`
     posterior: np.ndarray  # of the arc among those that enter its target node
     bounds: np.ndarray  # of layers: where the arcs of each begin, and the last ends
-    times: np.ndarray
+    begin: np.ndarray  # frames of the word of the arc
+    end: np.ndarray
     words: np.ndarray  # words[0] is 0, no word
     num_nodes: int
 
@@ -70,14 +72,16 @@ def decode_mbr(
     *,
     change_words: bool = True,
     name: str = "a lattice",
+    timer: WordTimer | None = None,
 ) -> MbrHypothesis:
     """Return the words of least expected error, from the best path on, with times and confidences.
 
     With `change_words` off the words of the best path stay, and only get times and confidences.
+    Without `timer` the times are those of the lattice, as of Kaldi's lattice-to-ctm-conf.
     InputError, which begins with `name`, for a lattice that would take more than MOST_BYTES.
     """
     words = sweep_words(lattice, [(lmwt, wip)])[0]
-    table = build_arc_table(weigh(lattice, lmwt, wip))
+    table = build_arc_table(weigh(lattice, lmwt, wip), timer)
     _check_size(table, words, name)
     for _ in range(MAX_ROUNDS):
         # Figure 6: the likeliest word of each position is the next hypothesis, until none changes.
@@ -126,8 +130,10 @@ def choose_likeliest(occupancy: np.ndarray) -> np.ndarray:
     return reverse.shape[1] - 1 - reverse.argmax(axis=1)
 
 
-def build_arc_table(lattice: CompactLattice) -> ArcTable:
-    """Return a weighed lattice with one final node and the posteriors of its arcs."""
+def build_arc_table(lattice: CompactLattice, timer: WordTimer | None = None) -> ArcTable:
+    """Return a weighed lattice with one final node and the posteriors of its arcs, and the times of
+    their words; without `timer` those of the arcs.
+    """
     states = lattice.num_states
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     owner = np.repeat(np.arange(states), np.diff(lattice.offsets))
@@ -141,13 +147,17 @@ def build_arc_table(lattice: CompactLattice) -> ArcTable:
     )
     # Arcs by the depth of their target: all that enter a layer come from layers before it.
     depth, times = measure_nodes(source, target, length, states + 1)
+    begin, end = times[source], times[target]
+    if timer:
+        begin[: len(owner)], end[: len(owner)] = timer.time_arcs(lattice)
     order = np.argsort(depth[target], kind="stable")
     bounds = np.searchsorted(depth[target][order], np.arange(1, depth[-1] + 2))
     # A leading 0 makes sure that words[0] is the empty word.
     words, index = np.unique(np.concatenate([[0], symbols]), return_inverse=True)
     source, target = source[order], target[order]
     posterior = arc_posteriors(source, target, loglike[order], bounds, states + 1)
-    return ArcTable(source, target, index[1:][order], posterior, bounds, times, words, states + 1)
+    spans = begin[order], end[order]
+    return ArcTable(source, target, index[1:][order], posterior, bounds, *spans, words, states + 1)
 
 
 def measure_nodes(
@@ -251,15 +261,15 @@ def expected_errors_in_numpy(table: ArcTable, hypothesis: np.ndarray) -> Errors:
     flow = backward_flow(table, choice)
     matched = flow[:-1] * (choice == MATCH)
     skipped = flow * (np.concatenate([choice, np.full((1, Q + 1), SKIP, np.int8)]) == SKIP)
-    target_times = np.append(table.times[table.target], 0)
+    ends = np.append(table.end, 0)
     occupancy = np.zeros((len(table.words), Q + 1))
     begin, end = occupancy.copy(), occupancy.copy()
     np.add.at(occupancy, table.word, matched)
-    np.add.at(begin, table.word, matched * table.times[table.source][:, None])
-    np.add.at(end, table.word, matched * target_times[:-1, None])
-    # A skipped r_q is the empty word at q, with the time of the node.
+    np.add.at(begin, table.word, matched * table.begin[:, None])
+    np.add.at(end, table.word, matched * table.end[:, None])
+    # A skipped r_q is the empty word at q, where the arc ends.
     occupancy[0] += skipped.sum(axis=0)
-    waiting = (skipped * target_times[:, None]).sum(axis=0)
+    waiting = (skipped * ends[:, None]).sum(axis=0)
     begin[0] += waiting
     end[0] += waiting
     return Errors(float(alpha[-1, Q]), occupancy[:, 1:].T, begin[:, 1:].T, end[:, 1:].T)

@@ -3,7 +3,7 @@ against the references of its data.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,8 +23,10 @@ from bayes_asr.data.corpus.references import (
 )
 from bayes_asr.data.directories import locate, locate_streams
 from bayes_asr.data.features.skipped import report_lacking
+from bayes_asr.decode.align.transcripts import read_word_timer
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.rescore import write_ctm_at
+from bayes_asr.decode.lattices.word_times import WordTimer
 from bayes_asr.decode.search.search_record import (
     describe_differences,
     describe_search,
@@ -69,7 +71,8 @@ class Ctms(Mapping[Weights, Path]):
     """The CTM of a set at each pair of weights, made from its lattices when it is first asked for.
 
     `weights` are those that the set was decoded at; `words` is the words.txt of its graph;
-    `frame_shift`: seconds from one frame of the lattices to the next.
+    `frame_shift`: seconds from one frame of the lattices to the next; `read_timer`: reads what
+    tells the times of words.
     """
 
     weights: tuple[Weights, ...]
@@ -79,7 +82,8 @@ class Ctms(Mapping[Weights, Path]):
     directory: Path
     places: Mapping[str, Place] | None
     nj: int
-    frame_shift: float = FRAME_SHIFT
+    frame_shift: float
+    read_timer: Callable[[], WordTimer | None]
 
     def __post_init__(self) -> None:
         """Remove what an earlier scoring left: its lattices may have been others."""
@@ -101,6 +105,7 @@ class Ctms(Mapping[Weights, Path]):
                 self.places,
                 self.nj,
                 self.frame_shift,
+                self._timer,
             )
             write_lines(iter_scored_lines(everything, self.glm), path)
             everything.unlink()
@@ -110,6 +115,10 @@ class Ctms(Mapping[Weights, Path]):
         """Write a CTM that another process has made."""
         with writing(self._find_path(weights)) as file:
             file.write(ctm)
+
+    @cached_property
+    def _timer(self) -> WordTimer | None:
+        return self.read_timer()
 
     def _find_path(self, weights: Weights) -> Path:
         return self.directory / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
@@ -174,17 +183,18 @@ class TimedSet:
         lattices = tuple(find_files(decode, "lat.*.gz"))
         if not lattices:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
-        words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
+        graph = locate(config.data.graph, config.data, "decoding graph")
         # A network that skips frames has longer ones, and its CTM other times.
         self.ctms = Ctms(
             tuple(files),
             lattices,
-            words,
+            graph / "words.txt",
             self.glm,
             (out or run) / f"ctm_{name}",
             read_places(self.data),
             nj,
             FRAME_SHIFT * task_of(config).output_stride,
+            partial(read_word_timer, graph, config),
         )
 
     @cached_property

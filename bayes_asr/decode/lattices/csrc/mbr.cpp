@@ -68,7 +68,7 @@ class ErrorSums {
     double *before = &beta_[table_.source[arc] * width_];
     const char *choice = &choice_[arc * width_];
     const int64_t word = table_.word[arc] * width_;
-    const double from = table_.times[table_.source[arc]], to = table_.times[table_.target[arc]];
+    const double from = table_.begin[arc], to = table_.end[arc];
     for (int64_t q = 0; q < width_; ++q) row_[q] = table_.posterior[arc] * after[q];
     CarryBack(choice);
     for (int64_t q = 0; q < width_; ++q) {

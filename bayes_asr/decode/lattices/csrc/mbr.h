@@ -19,9 +19,11 @@ struct TableView {
   const int32_t *target;
   const int32_t *word;
   const double *posterior;
-  const int64_t *times;
+  const int64_t *begin;
+  const int64_t *end;
 };
-DESCRIBE(TableView, num_nodes, num_arcs, num_layers, bounds, source, target, word, posterior, times);
+DESCRIBE(TableView, num_nodes, num_arcs, num_layers, bounds, source, target, word, posterior, begin,
+         end);
 
 int32_t lattices_expected_errors(const TableView *table, const int64_t *hypothesis, int64_t length,
                                  double *risk, double *occupancy, double *begin, double *end);
