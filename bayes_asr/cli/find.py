@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,12 +16,7 @@ from bayes_asr.decode.align.transcripts import read_word_timer
 from bayes_asr.decode.keywords import open_index
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
-from bayes_asr.decode.search.search_record import (
-    LM,
-    describe_search,
-    has_same_graph,
-    read_record,
-)
+from bayes_asr.decode.search.search_record import locate_graph
 from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.evaluate.score.run_scores import SETS
 from bayes_asr.kaldi_io.jobs import find_jobs
@@ -103,29 +97,6 @@ def run(args: argparse.Namespace) -> None:
             )
 
 
-def locate_words(decode_dir: Path, config: Config) -> Path:
-    """The words.txt that numbers the words of a set's lattices: of the graph that its record
-    names, or where that has moved of the run's own; InputError where neither is that graph.
-    """
-    configured = locate(config.data.graph, config.data, "decoding graph")
-    record = read_record(decode_dir)
-    if record is None:
-        return configured / "words.txt"
-    recorded, options = (
-        Path(record.get("graph", configured)),
-        SearchOptions.from_config(config.decode),
-    )
-    lm = Path(record[LM]) if LM in record else None
-    for graph in (recorded, configured):
-        with suppress(InputError, OSError):
-            if has_same_graph(record, describe_search(graph, options, lm)):
-                return graph / "words.txt"
-    raise InputError(
-        f"{recorded}: gone or changed, but the lattices of {decode_dir} were made with it; decode"
-        " the set again"
-    )
-
-
 def read_phrases(phrases: list[str], words: Path) -> dict[str, list[int]]:
     """The word-ids of each phrase; InputError for words that `words`, words.txt, lacks."""
     symbols = read_symbols(words)
@@ -150,9 +121,9 @@ def find_in_set(
     lattices = find_jobs(decode_dir, "lat")
     if not lattices:
         raise InputError(f"{decode_dir}: holds no lattices lat.N.gz; decode the set again")
-    words = locate_words(decode_dir, config)
-    numbers = read_phrases(phrases, words)
-    timer = partial(read_word_timer, words.parent, config)
+    graph = locate_graph(decode_dir, config)
+    numbers = read_phrases(phrases, graph / "words.txt")
+    timer = partial(read_word_timer, graph, config)
     index = open_index(decode_dir, lattices, weights, nj, timer)
     places: dict[str, Place] = {}
     for directory in locate_all(config.data, name, "features"):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.config.decoding_keys import SEARCH_KEYS, SearchOptions
+from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.index import content_hash, sample_file
+from bayes_asr.data.directories import locate
 from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.kaldi_io.side_files import read_json
 
@@ -90,6 +93,27 @@ def read_search(decode_dir: Path) -> tuple[Path, SearchOptions]:
             " made; make them anew by bayes-asr denlats"
         )
     return graph, options
+
+
+def locate_graph(decode_dir: Path, config: Config) -> Path:
+    """The graph that the lattices of a set of a run were made with: that which its record names, or
+    where that has moved the run's own; InputError where neither is that graph.
+    """
+    configured = locate(config.data.graph, config.data, "decoding graph")
+    record = read_record(decode_dir)
+    if record is None:
+        return configured
+    recorded = Path(record.get("graph", configured))
+    options = SearchOptions.from_config(config.decode)
+    lm = Path(record[LM]) if LM in record else None
+    for graph in (recorded, configured):
+        with suppress(InputError, OSError):
+            if has_same_graph(record, describe_search(graph, options, lm)):
+                return graph
+    raise InputError(
+        f"{recorded}: gone or changed, but the lattices of {decode_dir} were made with it; decode"
+        " the set again"
+    )
 
 
 def has_same_graph(a: Record, b: Record) -> bool:

@@ -30,6 +30,7 @@ from bayes_asr.decode.lattices.word_times import WordTimer
 from bayes_asr.decode.search.search_record import (
     describe_differences,
     describe_search,
+    locate_graph,
     read_record,
 )
 from bayes_asr.evaluate.score.conventions import (
@@ -183,7 +184,7 @@ class TimedSet:
         lattices = tuple(find_files(decode, "lat.*.gz"))
         if not lattices:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
-        graph = locate(config.data.graph, config.data, "decoding graph")
+        graph = locate_graph(decode, config)
         # A network that skips frames has longer ones, and its CTM other times.
         self.ctms = Ctms(
             tuple(files),
@@ -284,17 +285,18 @@ class DecodedRun:
     def list_inputs(self) -> list[Path]:
         """The files that scores depend on."""
         data, options = self.config.data, self.config.score
+        folders = [self.path / f"decode_{name}" for name in self.sets]
         tables = [table for name in self.sets for table in list_tables(self.config, name)]
         rules = list_foldings(options.conventions)
         if options.glm:
             rules.append(find_glm(options.glm, Path(data.dir)))
         if options.glm or KNOWN in options.conventions:
-            rules.append(locate(data.graph, data, "words") / "words.txt")
+            rules += [locate_graph(folder, self.config) / "words.txt" for folder in folders]
         outputs = [
             path
-            for name in self.sets
+            for folder in folders
             for kind in ("words.lmwt*.txt", "lat.*.gz")
-            for path in find_files(self.path / f"decode_{name}", kind)
+            for path in find_files(folder, kind)
         ]
         return [self.path / CONFIG, *rules, *tables, *outputs]
 
@@ -326,9 +328,9 @@ class DecodedRun:
             )
 
     def _read_vocabulary(self) -> set[str]:
-        """The words of the decoding graph."""
-        data = self.config.data
-        return set(read_symbols(locate(data.graph, data, "decoding graph") / "words.txt"))
+        """The words of the decoding graphs."""
+        graphs = {locate_graph(self.path / f"decode_{name}", self.config) for name in self.sets}
+        return {word for graph in graphs for word in read_symbols(graph / "words.txt")}
 
     def _find_texts(self, name: str) -> TextSweep:
         directories, options = find_references(self.config, name), self.config.score

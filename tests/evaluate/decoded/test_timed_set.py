@@ -13,7 +13,9 @@ from bayes_asr.base import shards
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.cli import score as verb
+from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.merge import load
+from bayes_asr.decode.search.search_record import describe_search, write_record
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.lattice_files import write_lattices
@@ -124,6 +126,23 @@ def test_words_are_counted_in_the_segments_of_recordings(run: Path) -> None:
     )
     (entry,) = json.loads((run / "score_dev.json").read_text())
     assert set(keys.split()) <= entry.keys()
+
+
+def test_words_are_spelled_by_the_graph_that_decoded(run: Path) -> None:
+    for name in ("graph", "other"):
+        (run.parent / name).mkdir(exist_ok=True)
+        (run.parent / name / "HCLG.fst").write_text(name)
+    words = run.parent / "graph" / "words.txt"
+    words.rename(run.parent / "other" / "words.txt")
+    names = [*WORDS]
+    turned = zip(names, [*names[1:], names[0]], strict=True)
+    words.write_text("<eps> 0\n" + "".join(f"{new} {WORDS[old]}\n" for old, new in turned))
+    for name in ("dev", "test"):
+        record = describe_search(run.parent / "other", SearchOptions())
+        write_record(record, run / f"decode_{name}")
+    score(run, "--scorer", "native")
+    (plain,) = read_scores(run / "score_test.json")
+    assert (plain.lm_weight, plain.counts.errors) == (5.0, 0)
 
 
 @pytest.mark.parametrize("by_time", [True, False])
