@@ -14,7 +14,7 @@ import numpy as np
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import is_there, real_path
 from bayes_asr.evaluate.score.counts import ErrorCounts
-from bayes_asr.evaluate.score.scores import Score, find_scores, read_scores
+from bayes_asr.evaluate.score.scores import Score, find_scores, is_seed, read_scores
 from bayes_asr.evaluate.score.statistics import Interval, beta_of_runs
 from bayes_asr.kaldi_io.side_files import check, read_history, read_json, take
 
@@ -83,9 +83,8 @@ def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
         # A run may have several score files, and is one folder.
         scored = {file.parent for file in find_scores(Path(path), *map(_name_scores, SETS))}
         for run in sorted(scored, key=_split_numbers):
-            is_seed = re.fullmatch(r"seed\d+", run.name)
             # Resolved paths join a run that is named twice, or through a link.
-            runs = folders.setdefault(real_path(run.parent if is_seed else run), [])
+            runs = folders.setdefault(real_path(run.parent if is_seed(run) else run), [])
             if real_path(run) not in map(real_path, runs):
                 runs.append(run)
     names = _shorten_names(list(folders))

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.files import real_path
 from bayes_asr.base.log import LOGGER
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
 from bayes_asr.evaluate.score.paired_tests import check_comparable
-from bayes_asr.evaluate.score.scores import Score, find_scores, read_scores
+from bayes_asr.evaluate.score.scores import Score, find_scores, is_seed, read_scores
 from bayes_asr.evaluate.score.statistics import Alternative
 
 
@@ -91,15 +91,32 @@ def read_side(name: str, paths: Sequence[Path], set_name: str) -> Side:
 
 
 def _read_system(path: Path, set_name: str) -> dict[str, list[Score]]:
-    """The scores of a run, or of all runs below a folder, by convention."""
-    file = f"score_{set_name}.json"
-    below = find_scores(path, file)
-    # A folder with a score file is a run, whatever lies below it.
-    files = [path / file] if path / file in below else below
+    """The scores of a run, or of the runs below a folder, by convention."""
+    files = _find_runs(path, f"score_{set_name}.json")
     runs = [{s.convention: s for s in read_scores(f)} for f in files]
     for score_file, run in zip(files, runs, strict=True):
         _check_conventions(runs[0], run, (str(files[0].parent), str(score_file.parent)))
     return {convention: [run[convention] for run in runs] for convention in runs[0]}
+
+
+def _find_runs(path: Path, file: str) -> list[Path]:
+    """The score files of a run, or of the seeds of a folder; without seeds, of all runs below it.
+
+    Runs beside seeds, such as copies, are named and left out: they are no other trainings.
+    """
+    below = find_scores(path, file)
+    # A folder with a score file is a run, whatever lies below it.
+    if path / file in below:
+        return [path / file]
+    seeds = [found for found in below if is_seed(found.parent)]
+    own_seeds = [found for found in seeds if found.parent.parent == path]
+    files = own_seeds or seeds or below
+    if left_out := [str(found.parent) for found in below if found not in files]:
+        LOGGER.warning(
+            "%s: compared are its folders seedN alone, without %s; name such a run by itself",
+            *(printable(str(path)), name_some(left_out)),
+        )
+    return files
 
 
 def compare_pairs(

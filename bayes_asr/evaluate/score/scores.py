@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -162,6 +163,11 @@ def find_scores(path: Path, *names: str) -> list[Path]:
         files_due = ", ".join(names)
         raise InputError(f"{path}: no scored run here ({files_due}); run bayes-asr score first")
     return files
+
+
+def is_seed(run: Path) -> bool:
+    """Whether a run is one seed of the folder that it is in: the folder `seedN`."""
+    return re.fullmatch(r"seed\d+", run.name) is not None
 
 
 def read_scores(path: Path) -> list[Score]:

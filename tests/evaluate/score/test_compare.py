@@ -15,6 +15,7 @@ from scipy import stats
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import compare as verb
+from bayes_asr.evaluate.report.runs import find_systems
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import ErrorCounts, tally
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore, read_scores, write_scores
@@ -314,6 +315,37 @@ def test_folder_of_runs_is_one_system(tmp_path: Path, capsys: pytest.CaptureFixt
     (entry,) = json.loads(capsys.readouterr().out)
     assert entry["a"]["runs"] == 3
     assert entry["a"]["rate"] == pytest.approx(np.mean([s.counts.rate for s in scores]))
+
+
+@pytest.mark.parametrize("copy", ["seed2_biglm", "seed2.bak", "seed1/other", "old/seed1"])
+def test_a_run_beside_seeds_is_no_other_training(
+    copy: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Runs of a folder are those that a report takes; what they leave out is named."""
+    for i, run in enumerate(("seed1", "seed2", copy)):
+        write_scores([made(i, 0.3)], tmp_path / "a" / run / "score_test.json")
+    write_scores([made(7, 0.3)], tmp_path / "b" / "score_test.json")
+    run_compare(str(tmp_path / "a"), str(tmp_path / "b"), "--json", "--replicates", "100")
+    (entry,) = json.loads(capsys.readouterr().out)
+    (reported,) = [s for s in find_systems([tmp_path / "a"]) if s.name == "a"]
+    assert entry["a"]["runs"] == len(reported.runs) == 2
+    assert entry["a"]["rate"] == pytest.approx(np.mean([made(i, 0.3).counts.rate for i in (0, 1)]))
+    (warning,) = caplog.messages
+    assert str(tmp_path / "a" / copy) in warning
+
+
+def test_seeds_of_several_systems_are_taken_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for i, run in enumerate(("u/seed1", "u/seed2", "v/seed1")):
+        write_scores([made(i, 0.3)], tmp_path / "a" / run / "score_test.json")
+    write_scores([made(7, 0.3)], tmp_path / "b" / "score_test.json")
+    run_compare(str(tmp_path / "a"), str(tmp_path / "b"), "--json", "--replicates", "100")
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["a"]["runs"], caplog.messages) == (3, [])
 
 
 def test_other_speakers_are_refused() -> None:
