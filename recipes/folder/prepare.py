@@ -23,6 +23,7 @@ from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, write
 from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.recipe.folder.beside import write_beside
+from bayes_asr.recipe.folder.folding import Folding, describe_shares, read_folding
 from bayes_asr.recipe.folder.sounds import (
     describe_unheard,
     describe_unread,
@@ -33,9 +34,7 @@ from bayes_asr.recipe.folder.sounds import (
 from bayes_asr.recipe.folder.spelling import (
     Spell,
     compose,
-    describe_shares,
     describe_unspaced,
-    fold,
     refuse_marks,
     refuse_misread,
     spell_by_letters,
@@ -67,7 +66,8 @@ SETS = ("train", "dev", "test")
 SHARE = 0.1  # of the utterances: dev and test, where nobody listed them
 ORDER = 3  # of the language model
 TIMES = "take all but names and words out"
-FOLDING = " --set 'recipe.options=[--fold]' takes all words in lower case"
+FOLDED = "words in lower case, with ' for ’, without other punctuation at their ends"
+FOLDING = f" --set 'recipe.options=[--fold]' takes all {FOLDED}"
 
 Sets = dict[str, list[Utterance]]
 P = ParamSpec("P")
@@ -79,9 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--corpus", type=Path, required=True, help="folder with sound and text")
     parser.add_argument("--out", type=Path, default=Path("exp/folder"), help="default %(default)s")
-    parser.add_argument(
-        "--fold", action="store_true", help="words in lower case, without punctuation at their ends"
-    )
+    parser.add_argument("--fold", action="store_true", help=FOLDED)
     parser.add_argument(
         "--beside",
         action="store_true",
@@ -100,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = corpus / "text"
         if args.beside:
             text = write_beside(corpus, args.out / "data/local/text")
-        prepare(corpus, text, args.out, fold if args.fold else compose, args.g2p)
+        prepare(corpus, text, args.out, read_folding(text) if args.fold else compose, args.g2p)
 
     return exit_status(parser.prog, prepare_folder)
 
@@ -182,7 +180,7 @@ def inspect(
         lexicon = check.attempt(make_lexicon, corpus, text, sets["train"])
     elif sets and lexicon:
         vocabulary = {word for word, _ in lexicon}
-        remedy = "" if spell is fold else FOLDING
+        remedy = "" if isinstance(spell, Folding) else FOLDING
         check.attempt(
             refuse_other_spelling, tables["lexicon.txt"], sets["train"], vocabulary, remedy
         )
@@ -207,7 +205,7 @@ def refuse_no_file(path: Path) -> None:
 
 
 def announce(text: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
-    """Say what may not be meant: silence, marks, words that case or punctuation sets apart."""
+    """Say what may not be meant: silence, marks, words that differ in little."""
     for remark in describe_unheard([utt.file for utt in utterances]):
         print(remark)
     if wordless := describe_wordless(utterances):
@@ -220,13 +218,12 @@ def announce(text: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
     marks = sorted({word for word in words if MARK.fullmatch(word) and word != UNKNOWN})
     if marks:
         print(f"{text}: {name_some(marks)} are words as any other; take them out if they are none")
-    if spell is fold:
-        print(f"{text}: folded: words are in lower case, without punctuation at their ends")
-    elif shares := describe_shares(words):
-        print(
-            f"{text}: {shares}; these are words of their own. --set 'recipe.options=[--fold]' takes"
-            " all words in lower case, without punctuation at their ends"
-        )
+    shares = describe_shares(words)
+    if isinstance(spell, Folding):
+        print(f"{text}: folded: {FOLDED}")
+    if shares:
+        advice = "" if isinstance(spell, Folding) else f".{FOLDING}"
+        print(f"{text}: {shares}; these are words of their own{advice}")
 
 
 def split(known: Sequence[Utterance], corpus: Path, text: Path) -> Sets:

@@ -317,67 +317,6 @@ def test_transcripts_without_words_are_counted(
     assert "2 of 18 transcripts have no words and are learnt as silence: s1/t1, s2/t0" in said
 
 
-def test_folding_is_proposed_where_it_is_not_done(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "el perro"))
-    (corpus / "lexicon.txt").write_text("gato g\n")
-    for options, is_proposed in (([], True), (["--fold"], False)):
-        assert prepare(corpus, tmp_path / "out", *options) == 1
-        said = capsys.readouterr().err
-        assert "are they spelled alike" in said
-        assert ("--fold" in said) == is_proposed
-
-
-def test_case_and_punctuation_are_announced_and_folded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = dict.fromkeys(NAMES, "el perro, lejos dogs' <UNK>") | {"s1/t1": "El — ¿perro?"}
-    corpus = make_corpus(tmp_path / "c", texts)
-    assert prepare(corpus, tmp_path / "plain") == 0
-    said = capsys.readouterr().out
-    assert "18 of 71 words (25.4%) begin or end in punctuation, such as perro,, ¿perro?;" in said
-    assert "1 of 71 words (1.4%) differ from a more frequent one only by case, such as El b" in said
-    assert "--set 'recipe.options=[--fold]'" in said
-    (corpus / "lexicon.txt").write_text("El e l\nperro p\nlejos l\ndogs' d\n")
-    (corpus / "lm.arpa").write_text(ARPA.format("El", "perro"))
-    assert prepare(corpus, tmp_path / "folded", "--fold") == 0
-    assert "folded" in capsys.readouterr().out
-    words = {
-        w
-        for name in SETS
-        for line in read_text(tmp_path / "folded/data" / name / "text").values()
-        for w in line
-    }
-    assert words == {"el", "perro", "lejos", "dogs'", "<UNK>"}
-    assert "el e l\n" in (tmp_path / "folded/data/local/dict/lexicon.txt").read_text()
-    assert ("el", "perro") in read_arpa(tmp_path / "folded/data/local/lm.arpa").log_prob
-
-
-def test_capital_i_with_a_dot_is_i(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    texts = dict.fromkeys(NAMES, "iyi") | {
-        "s1/t1": "İyi",
-        "s2/t0": unicodedata.normalize("NFD", "İyi"),
-    }
-    corpus = make_corpus(tmp_path / "c", texts)
-    assert prepare(corpus, tmp_path / "plain") == 0
-    assert "2 of 18 words (11.1%) differ from a more frequent one only" in capsys.readouterr().out
-    lexicon = (tmp_path / "plain/data/local/dict/lexicon.txt").read_text()
-    assert {line.partition(" ")[2] for line in lexicon.splitlines()[1:]} == {"i y i"}
-    assert prepare(corpus, tmp_path / "folded", "--fold") == 0
-    folded = (tmp_path / "folded/data/local/dict/lexicon.txt").read_text()
-    assert folded.splitlines()[1:] == ["iyi i y i"]
-
-
-def test_a_model_of_words_that_fold_alike_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "el El"))
-    (corpus / "lm.arpa").write_text(ARPA.format("El", "el"))
-    assert prepare(corpus, tmp_path / "out", "--fold") == 1
-    assert "6 n-grams would be 5; estimate it from folded text" in capsys.readouterr().err
-
-
 def test_digital_silence_names_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = make_corpus(tmp_path / "c", dict.fromkeys(NAMES, "hello"))
     silent = corpus / "s3/t1.wav"

@@ -1,24 +1,18 @@
-"""Spelling: one Unicode form, words that differ only by case or punctuation, letters of a word.
+"""Spelling: one Unicode form, letters of a word, language models of another spelling.
 
 Also marks that nobody sees and characters that were misread, which no table of words shall have.
 """
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, name_some
-from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import LOST, find_mark, fold_case, undot
-
-DASHES_AND_BRACKETS = ("Pd", "Ps", "Pe", "Pi", "Pf")
-STOPS = set('.,;:!?¿¡…"،؛؟۔।、。！？；：·')
-APOSTROPHES = set("'’ʼ")  # of words such as dogs' and 'em
+from bayes_asr.kaldi_io.marks import LOST, find_mark, fold_case
 
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5,}")
 """Five letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, whose words are shorter."""
@@ -29,55 +23,6 @@ Spell = Callable[[str], str]
 def compose(word: str) -> str:
     """A word as Unicode's NFC has it: a letter and its accent are one character."""
     return unicodedata.normalize("NFC", word)
-
-
-def fold(word: str) -> str:
-    """A word in lower case without punctuation at its ends; marks such as <UNK> stay."""
-    word = compose(word)
-    return word if MARK.fullmatch(word) else compose(undot(trim(word).lower()))
-
-
-def trim(word: str) -> str:
-    """A word without punctuation at its ends."""
-    begin, end = 0, len(word)
-    while begin < end and _is_punctuation(word[begin]):
-        begin += 1
-    while end > begin and _is_punctuation(word[end - 1]):
-        end -= 1
-    return word[begin:end]
-
-
-def _is_punctuation(character: str) -> bool:
-    return character in STOPS or (
-        character not in APOSTROPHES and unicodedata.category(character) in DASHES_AND_BRACKETS
-    )
-
-
-def describe_shares(words: Iterable[str]) -> str:
-    """The shares of words that only punctuation or case sets apart; empty where there are none."""
-    counts = Counter(word for word in words if not MARK.fullmatch(word))
-    total = sum(counts.values())
-    punctuated = {word for word in counts if trim(word) not in ("", word)}
-    usual: dict[str, str] = {}
-    for word, _ in counts.most_common():
-        usual.setdefault(undot(word.lower()), word)
-    common_of = {word: usual[undot(word.lower())] for word in counts}
-    capitals = {word: common for word, common in common_of.items() if common != word}
-    parts = []
-    if punctuated:
-        count = sum(counts[word] for word in punctuated)
-        parts.append(
-            f"{count} of {total} words ({count / total:.1%}) begin or end in punctuation, such as"
-            f" {name_some(sorted(punctuated))}"
-        )
-    if capitals:
-        count = sum(counts[word] for word in capitals)
-        pairs = [f"{word} beside {common}" for word, common in sorted(capitals.items())]
-        parts.append(
-            f"{count} of {total} words ({count / total:.1%}) differ from a more frequent one only"
-            f" by case, such as {name_some(pairs)}"
-        )
-    return "; ".join(parts)
 
 
 def describe_unspaced(words: Sequence[str]) -> str:
