@@ -10,6 +10,7 @@ from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.data.directories import locate_all
 from bayes_asr.decode.forward.directory import StreamSource
+from bayes_asr.decode.forward.network_record import describe_network
 from bayes_asr.evaluate.decoded.classes import check_decisions, classify, read_classes
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     if args.draw and find_spec("matplotlib") is None:
         raise InputError("--draw needs matplotlib: pip install matplotlib")
     out = args.out or args.run / f"classify_{args.on}"
-    network = read_network(args.run)
+    record, network = describe_network(args.run), read_network(args.run)
     if not network.classes:
         raise InputError(
             f"{args.run}: this run learns labels of frames; classify is for runs that were trained"
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
         folder = args.out or args.run
         score_file = folder / (f"score_{args.on}.json" if args.on else "score.json")
         result = check_decisions(decisions, classes, directories, config.score, args.on)
-        result.write(out / "identified.json", score_file, config.score.cluster)
+        result.write(out / "identified.json", score_file, config.score.cluster, record)
         if args.json:
             print(json.dumps(result.as_dict(), indent=1))
         else:

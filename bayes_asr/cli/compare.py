@@ -2,11 +2,13 @@
 
 import argparse
 import json
+from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.cli.arguments import seed, whole
 from bayes_asr.cli.groups import RunGroup, add_group_options, read_groups
+from bayes_asr.decode.forward.network_record import warn_of_another
 from bayes_asr.evaluate.score.pair_comparisons import compare_pairs, read_side
 
 RUN = "scored run, or a folder of runs, whose errors are taken together"
@@ -50,8 +52,13 @@ def run(args: argparse.Namespace) -> None:
     groups = read_groups(args)
     if groups and (args.a or args.pair):
         raise InputError("give RUN_A and RUN_B, or --group and --against, not both")
+    pairs = groups or _pair_runs(args)
+    sides = [[read_side(*group, args.on) for group in pair] for pair in pairs]
+    decodings = dict(chain.from_iterable(side.decodings() for pair in sides for side in pair))
+    for folder, record in decodings.items():
+        warn_of_another(folder, [record])
     comparisons = compare_pairs(
-        [[read_side(*group, args.on) for group in pair] for pair in groups or _pair_runs(args)],
+        sides,
         args.replicates,
         args.seed,
         args.alternative,

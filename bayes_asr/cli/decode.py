@@ -18,6 +18,7 @@ from bayes_asr.cli.arguments import key, lm_weight, penalty, processes
 from bayes_asr.cli.sharing import Inputs, add_sharing_arguments, kept_results, sharing
 from bayes_asr.config.decoding_keys import KALDI_DEFAULTS, SEARCH_KEYS
 from bayes_asr.data.directories import locate
+from bayes_asr.decode.forward.network_record import check_network, read_network_record
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import DECODERS, decode_archive
 from bayes_asr.decode.search.inputs import graph_files
@@ -87,6 +88,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{filled['loglikes']}: not there; run {forward} first")
     if args.backend != "embedded" and args.shard:
         raise InputError("--shard is of the embedded backend; Kaldi's jobs have --nj and --cmd")
+    entries = _find_entries(args, Path(split_rspecifier(filled["loglikes"])[1]))
     # The variable is the one that Kaldi's cmd.sh exports.
     cmd = os.environ.get("decode_cmd", "") if args.cmd is None else args.cmd  # noqa: SIM112
     in_shards = sharing(args, filled["out"], partial(_list_inputs, args.run, filled))
@@ -98,7 +100,7 @@ def run(args: argparse.Namespace) -> None:
             cmd=cmd,
             mapper=mapper,
             kept=_find_kept(args, filled),
-            recorded=bool(args.run),
+            entries=entries,
         )
         if args.run:
             _compare_with_dev(args.run, args.on, filled["out"])
@@ -109,6 +111,20 @@ def run(args: argparse.Namespace) -> None:
                 f"decoded {count_of(summary.utterances, 'utterance')}, {summary.frames} frames into"
                 f" {filled['out']}"
             )
+
+
+def _find_entries(args: argparse.Namespace, archive: Path) -> dict[str, str] | None:
+    """Entries of the record of a run, beside the settings of the search; None without a run.
+
+    InputError where its log-likelihoods are of another network than it has now.
+    """
+    if not args.run:
+        return None
+    record = read_network_record(archive) if archive.is_file() else {}
+    if not args.loglikes:
+        forward = f"bayes-asr forward {args.run} --on {args.on}"
+        check_network(args.run, record, archive, f"run {forward} again")
+    return record
 
 
 def _make_job(args: argparse.Namespace, filled: Mapping[str, Any]) -> DecodeJob:

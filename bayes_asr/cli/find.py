@@ -13,6 +13,7 @@ from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
 from bayes_asr.decode.align.transcripts import read_word_timer
+from bayes_asr.decode.forward.network_record import describe_network
 from bayes_asr.decode.keywords import open_index
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
@@ -68,7 +69,9 @@ def run(args: argparse.Namespace) -> None:
     graph = locate(config.data.graph, config.data, "decoding graph")
     if args.lmwt is None:
         search = SearchOptions.from_config(config.decode, allow_partial=True)
-        weights = choose_weights(args.run, graph, search, is_other=False)
+        weights = choose_weights(
+            args.run, graph, search, describe_network(args.run), is_other=False
+        )
     else:
         (weights,) = pair_weights([args.lmwt], [args.wip or 0.0])
     decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]

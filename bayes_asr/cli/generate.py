@@ -15,6 +15,7 @@ from bayes_asr.data.corpus.streams import StoredStreams
 from bayes_asr.decode.forward.directory import StreamSource, open_source
 from bayes_asr.decode.forward.generation import generate_sequences, write_generated
 from bayes_asr.decode.forward.generator import SequenceGenerator, load_generator
+from bayes_asr.decode.forward.network_record import describe_network
 from bayes_asr.decode.search.search_record import write_record
 from bayes_asr.nn.beam_search import BeamHypothesis
 from bayes_asr.train.runs.configuration import read_configuration
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
     if args.draw and find_spec("matplotlib") is None:
         raise InputError("--draw needs matplotlib: pip install matplotlib")
     out = args.out or args.run / f"decode_{args.on}"
+    record = describe_network(args.run)
     writer = load_generator(args.run)
     if (args.attention or args.draw) and writer.decoder.attention is None:
         raise InputError(f"{args.run}: its decoder has no attention; leave --attention and --draw")
@@ -73,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
     hypotheses = list(generate_sequences(writer, features, **options))
     with alone_in(out), together(out):
         write_generated(writer, hypotheses, out, attention=args.attention)
-        write_record(options, out)
+        write_record(options | record, out)
     _draw(args.draw, dict(hypotheses), writer, features, out)
     LOGGER.info("wrote the labels of %d utterances to %s", len(hypotheses), out / "words.txt")
 

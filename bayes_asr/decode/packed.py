@@ -21,8 +21,10 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.fmllr_record import FmllrRecord, write_record
 from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.decode.forward.network_record import warn_of_another
 from bayes_asr.decode.recordings import find_maker
 from bayes_asr.decode.search.inputs import graph_files
+from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.gmm.files import MODEL, PIPELINE, UNADAPTED
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
@@ -52,6 +54,9 @@ def pack(run: Path, path: Path) -> None:
     config = read_configuration(run)
     read_network(run)
     members = {name: run / name for name in ("best.pt", "score_dev.json") if is_there(run / name)}
+    if "score_dev.json" in members:
+        scores = read_scores(members["score_dev.json"])
+        warn_of_another(run, (score.decoded for score in scores))
     settings = ["data.dir=.", "data.index=index", *_add_graph(members, config)]
     with TemporaryDirectory() as directory:
         texts = Path(directory)

@@ -18,6 +18,7 @@ from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.forward.interface import Streams
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.decode.forward.network_record import describe_network
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT
 from bayes_asr.decode.lattices.mbr import TimedWord, decode_mbr
 from bayes_asr.decode.lattices.paths import Weights, count_settled, pair_weights
@@ -163,7 +164,9 @@ def open_recogniser(
     model = task_of(config).locate_model()
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = WordSymbols(graph / "words.txt")
-    weights = options.weights or choose_weights(run, graph, search, is_other=bool(options.graph))
+    weights = options.weights or choose_weights(
+        run, graph, search, describe_network(run), is_other=bool(options.graph)
+    )
     (checked,) = pair_weights(*([weight] for weight in weights))
     # Kaldi's graph folders need not have a lexicon: words are recognised without it.
     pronouncer = None

@@ -1,5 +1,6 @@
 """Networks that learn one label an utterance: what they read, how they resume, what is refused."""
 
+import json
 import os
 import signal
 from collections import Counter
@@ -16,6 +17,7 @@ from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_sets
+from bayes_asr.decode.forward.network_record import describe_network
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
 from bayes_asr.tasks.task import task_of
@@ -147,6 +149,8 @@ def test_classify_writes_posteriors_decisions_weights_and_scores(
     assert '"c_primary_lre17"' in capsys.readouterr().out
     assert main(["report", str(run), "--json"]) == 0
     assert '"rate": "ERROR plain"' in capsys.readouterr().out
+    (score,) = json.loads((run / "score_dev.json").read_text())
+    assert score["decoded"] == describe_network(run) != {}
 
 
 def test_classify_with_out_writes_below_it_alone(run: Path, tmp_path: Path) -> None:

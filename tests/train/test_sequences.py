@@ -21,6 +21,7 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.targets.sequences import ENDS
 from bayes_asr.decode.forward.generator import load_generator
+from bayes_asr.decode.forward.network_record import describe_network
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.text import read_mapping, read_text, write_text
 from bayes_asr.nn.beam_search import search
@@ -202,7 +203,7 @@ def test_a_decoder_without_vocabulary_is_refused(run: Path, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_generate_writes_what_score_counts(
-    corpus: Path, run: Path, capsys: pytest.CaptureFixture[str]
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
     for name in ("dev", "test"):
@@ -218,7 +219,7 @@ def test_generate_writes_what_score_counts(
         assert weights[utt].shape == (len(found[utt]) + 1, -(-len(x) // 2))
         np.testing.assert_allclose(weights[utt].sum(1), 1, atol=1e-5)
     record = json.loads((out / "decode.json").read_text())
-    assert record == {"beam_width": 8, "length_penalty": 1.0}
+    assert record == {"beam_width": 8, "length_penalty": 1.0, **describe_network(run)}
     capsys.readouterr()
     assert main(["score", str(run), "--json"]) == 0
     dev, test = json.loads(capsys.readouterr().out)
@@ -230,6 +231,11 @@ def test_generate_writes_what_score_counts(
     assert main(["compare", str(run), str(run)]) == 0
     assert main(["report", str(run), "--json"]) == 0
     assert '"rate": "WER plain"' in capsys.readouterr().out
+    content = checkpoint.read(run / "best.pt")
+    other = shutil.copytree(run, tmp_path / "run")
+    checkpoint.save(other / "best.pt", content | {"log_priors": content["log_priors"] - 1})
+    assert main(["score", str(other)]) == 1
+    assert "decode_dev: of another network" in capsys.readouterr().err
 
 
 def test_generate_reads_other_folders_and_draws(run: Path, tmp_path: Path) -> None:

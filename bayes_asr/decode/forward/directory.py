@@ -28,8 +28,9 @@ from bayes_asr.decode.forward.batches import (
     in_batches,
     in_windows,
 )
-from bayes_asr.decode.forward.interface import DECODED, Output, name_archive
+from bayes_asr.decode.forward.interface import DECODED, LOG_LIKELIHOODS, Output, name_archive
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, load_members
+from bayes_asr.decode.forward.network_record import describe_network, write_network_record
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
@@ -90,13 +91,15 @@ def forward(
     options: ForwardOptions = ForwardOptions(),
     mapper: Mapper | None = None,
 ) -> int:
-    """Write `out`/loglikes.{ark,scp}; returns how many utterances are written.
+    """Write `out`/loglikes.{ark,scp}, with a record of the network, and count the utterances.
 
     Of a layer, `out` becomes a data directory of its outputs; of posteriors, the file has another
     name (`name_archive`). Every utterance is computed, aligned or not; those that lack features are
     named. mapper: for shards, None for here.
     """
     output = options.output
+    # A file of ONNX does not say of which network it is.
+    record = {} if options.onnx else describe_network(run)
     members, averaged = _load(run, options)
     networks, sources = [network for _, network in members], []
     for member, network in members:
@@ -118,6 +121,8 @@ def forward(
         written = write_matrices(items, archive, archive.with_suffix(".scp"))
         if output.layer:
             copy_tables(features.first.directories, out)
+        if name == name_archive(LOG_LIKELIHOODS):
+            write_network_record(record, out)
     LOGGER.info("wrote the %s of %d utterances to %s", name, written, archive)
     return written
 

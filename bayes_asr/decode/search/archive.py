@@ -48,7 +48,7 @@ def decode_archive(
     cmd: str = "",
     mapper: Mapper | None = None,
     kept: KeptResults | None = None,
-    recorded: bool = False,
+    entries: Record | None = None,
 ) -> DecodeSummary:
     """Decode every utterance of a job.
 
@@ -59,15 +59,15 @@ def decode_archive(
     without a surviving path has no words and infinite costs.  Raises InputError at once for a
     graph, model and width that do not fit, and at the end, when all the others are written, for
     utterances that could not be decoded, which it names.  By a `mapper` the embedded decoder
-    computes in shards; otherwise it goes on with the results that are `kept`.  recorded: whether
-    the record of the search (`search_record`) is written beside the words.
+    computes in shards; otherwise it goes on with the results that are `kept`.  entries: of the
+    record (`search_record`), beside the settings of the search; None: no record is written.
     """
     decoder = choose_decoder(backend, out / "log", cmd)
     if mapper:
         decoder = EmbeddedDecoder(start_decoding(job, mapper))
     elif kept:
         decoder = EmbeddedDecoder(kept=kept)
-    return write_decoding(job, decoder, out, {} if recorded else None)
+    return write_decoding(job, decoder, out, entries)
 
 
 def write_decoding(

@@ -19,10 +19,12 @@ from bayes_asr.kaldi_io.side_files import read_json
 RECORD = "decode.json"
 DIGEST, LM = "graph_digest", "lm"
 HOTWORDS, HOTWORDS_DIGEST = "hotwords", "hotwords_digest"
+NETWORK = "network"
 
 Record = Mapping[str, Any]
 """The folder of the graph, a digest of its files, the language model that was given to it, if one
-was, a file of hotwords likewise, and the options of the search."""
+was, a file of hotwords likewise, the options of the search and, of a run, a digest of the network
+(`decode.forward.network_record`)."""
 
 
 def describe_search(
@@ -121,11 +123,19 @@ def has_same_graph(a: Record, b: Record) -> bool:
     return a.get(DIGEST) == b.get(DIGEST)
 
 
+def has_other_network(a: Record, b: Record) -> bool:
+    """Whether two records are of different networks, as far as both say of which."""
+    of_a, of_b = a.get(NETWORK), b.get(NETWORK)
+    return None not in (of_a, of_b) and of_a != of_b
+
+
 def describe_differences(a: Record, b: Record) -> str:
     """The differences of two records: "graph A and B, beam 13 and 10"; empty where none is."""
     keys = [key for key in SEARCH_KEYS if a.get(key) != b.get(key)]
     if a.get(HOTWORDS_DIGEST) != b.get(HOTWORDS_DIGEST):
         keys.append(HOTWORDS)
+    if has_other_network(a, b):
+        keys.append(NETWORK)
     if not has_same_graph(a, b):
         keys = ["graph", *([LM] if LM in {*a, *b} else []), *keys]
     return ", ".join(f"{key} {a.get(key)} and {b.get(key)}" for key in keys)

@@ -8,6 +8,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.search.search_record import (
+    Record,
     describe_differences,
     describe_search,
     has_same_graph,
@@ -15,11 +16,13 @@ from bayes_asr.decode.search.search_record import (
 from bayes_asr.evaluate.score.scores import read_scores
 
 
-def choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: bool) -> Weights:
+def choose_weights(
+    run: Path, graph: Path, search: SearchOptions, network: Record, *, is_other: bool
+) -> Weights:
     """The LM weight and the penalty that dev chose with this graph, for the first convention.
 
     Where dev was decoded with another one, its choice says nothing: those of the search then.
-    is_other: whether the graph is not the run's own.
+    network: the record of the run's; is_other: whether the graph is not the run's own.
     """
     path = run / "score_dev.json"
     is_scored = is_there(path)
@@ -35,7 +38,7 @@ def choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: b
     score = read_scores(path)[0]
     tuned = float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
     # Weights are tuned on one graph; other beams matter little, and are only named.
-    now = describe_search(graph, search)
+    now = {**describe_search(graph, search), **network}
     if score.decoded and not has_same_graph(score.decoded, now):
         LOGGER.warning(
             "%s: dev chose %g with another graph, %s; --lmwt gives another",
@@ -49,5 +52,8 @@ def choose_weights(run: Path, graph: Path, search: SearchOptions, *, is_other: b
         return default
     differences = describe_differences(score.decoded, now) if score.decoded else ""
     if differences:
-        LOGGER.warning("dev chose LM weight %g with other settings: %s", tuned[0], differences)
+        LOGGER.warning(
+            "dev chose LM weight %g with other settings: %s; decode and score dev again",
+            *(tuned[0], differences),
+        )
     return tuned

@@ -17,6 +17,7 @@ from bayes_asr.decode.forward.attention import weigh_frames
 from bayes_asr.decode.forward.directory import ForwardOptions, StreamSource, forward, open_source
 from bayes_asr.decode.forward.interface import Output, name_archive
 from bayes_asr.decode.forward.log_likelihoods import load
+from bayes_asr.decode.search.search_record import Record
 from bayes_asr.evaluate.score.identification import ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import write_scores
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
@@ -105,16 +106,16 @@ class ClassificationResult:
         for seconds, utterances in self.durations.items():
             yield utterances.line(f"{seconds:g} s")
 
-    def write(self, figures: Path, score_file: Path, cluster: str) -> None:
+    def write(self, figures: Path, score_file: Path, cluster: str, network: Record) -> None:
         """Write the figures as JSON, and the counts as a score file.
 
-        cluster: what a speaker of utt2spk is.
+        cluster: what a speaker of utt2spk is; network: the record of that of the run.
         """
         with replacing(figures) as temporary:
             text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
             temporary.write_text(text + "\n", "utf-8")
-        score = replace(self.utterances.score(self.set, self.speakers), cluster=cluster)
-        write_scores([score], score_file)
+        score = self.utterances.score(self.set, self.speakers)
+        write_scores([replace(score, cluster=cluster, decoded=dict(network))], score_file)
 
 
 def read_classes(directories: Sequence[Path], file: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from bayes_asr.data.corpus.references import (
 from bayes_asr.data.directories import locate, locate_streams
 from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.align.transcripts import read_word_timer
+from bayes_asr.decode.forward.network_record import check_network
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.rescore import write_ctm_at
 from bayes_asr.decode.lattices.word_times import WordTimer
@@ -348,9 +349,12 @@ class DecodedRun:
 def open_decoded_run(path: Path, config: Config) -> DecodedRun:
     """Find the decoded sets of a run; InputError where dev is not among them."""
     sets = [name for name in SETS if is_there(path / f"decode_{name}")]
+    verb = task_of(config).recogniser
     if "dev" not in sets:
-        verb = task_of(config).recogniser
         raise InputError(f"{path}: no decode_dev; run bayes-asr {verb} first")
+    again = f"{'forward and ' * (verb == 'decode')}{verb} it again"
+    for decoded in (path / f"decode_{name}" for name in sets):
+        check_network(path, read_record(decoded), decoded, again)
     return DecodedRun(path, config, sets)
 
 

@@ -9,6 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, real_path, replacing
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
+from bayes_asr.decode.forward.network_record import check_network, read_network_record
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
@@ -38,7 +39,10 @@ def decode_with(
         loglikes = run / f"forward_{name}" / "loglikes.ark"
         if is_there(loglikes):
             job = DecodeJob(str(loglikes), graph, model, search, grid, nj)
-            decode_archive(job, out / f"decode_{name}", recorded=True)
+            record = read_network_record(loglikes)
+            again = f"run bayes-asr forward {run} --on {name} again"
+            check_network(run, record, loglikes, again)
+            decode_archive(job, out / f"decode_{name}", entries=record)
         elif name == "dev":
             raise InputError(f"{loglikes}: not there; run bayes-asr forward {run} --on dev first")
     config.save(out / CONFIG)

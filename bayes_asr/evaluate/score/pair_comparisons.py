@@ -1,6 +1,7 @@
 """Comparisons of scored runs on disk: their sides are read, checked, and compared pair by pair."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +15,20 @@ from bayes_asr.evaluate.score.statistics import Alternative
 
 
 class Side(NamedTuple):
-    """One side of a comparison: its name, its systems, and the runs of each by convention."""
+    """One side of a comparison: its name, its systems, and the runs of each by convention.
+
+    folders: of the runs of all systems, in their order.
+    """
 
     name: str
     paths: Sequence[Path]
     systems: Sequence[Mapping[str, Sequence[Score]]]
+    folders: Sequence[Path]
+
+    def decodings(self) -> Iterator[tuple[Path, Mapping[str, Any] | None]]:
+        """The folder of each run, and with what it was decoded, where that is known."""
+        scores = chain.from_iterable(next(iter(system.values())) for system in self.systems)
+        return zip(self.folders, (score.decoded for score in scores), strict=True)
 
 
 class PairComparison(NamedTuple):
@@ -87,12 +97,13 @@ class PairComparison(NamedTuple):
 
 def read_side(name: str, paths: Sequence[Path], set_name: str) -> Side:
     """The scores of the systems in these folders on one set."""
-    return Side(name, paths, [_read_system(path, set_name) for path in paths])
+    files = [_find_runs(path, f"score_{set_name}.json") for path in paths]
+    folders = [file.parent for file in chain.from_iterable(files)]
+    return Side(name, paths, list(map(_read_system, files)), folders)
 
 
-def _read_system(path: Path, set_name: str) -> dict[str, list[Score]]:
-    """The scores of a run, or of the runs below a folder, by convention."""
-    files = _find_runs(path, f"score_{set_name}.json")
+def _read_system(files: Sequence[Path]) -> dict[str, list[Score]]:
+    """The scores of runs by convention."""
     runs = [{s.convention: s for s in read_scores(f)} for f in files]
     for score_file, run in zip(files, runs, strict=True):
         _check_conventions(runs[0], run, (str(files[0].parent), str(score_file.parent)))
@@ -181,7 +192,8 @@ def find_repeated(systems: Sequence[Path]) -> Path | None:
 
 def _join(name: str, sides: Sequence[Side]) -> Side:
     paths = [path for side in sides for path in side.paths]
-    return Side(name, paths, [system for side in sides for system in side.systems])
+    systems = [system for side in sides for system in side.systems]
+    return Side(name, paths, systems, [folder for side in sides for folder in side.folders])
 
 
 def _check_side(side: Side, reference: Side) -> None:
