@@ -119,10 +119,10 @@ def _find_runs(path: Path, file: str) -> list[Path]:
     # A folder with a score file is a run, whatever lies below it.
     if path / file in below:
         return [path / file]
-    seeds = [found for found in below if is_seed(found.parent)]
-    own_seeds = [found for found in seeds if found.parent.parent == path]
+    seeds = [scores for scores in below if is_seed(scores.parent)]
+    own_seeds = [scores for scores in seeds if scores.parent.parent == path]
     files = own_seeds or seeds or below
-    if left_out := [str(found.parent) for found in below if found not in files]:
+    if left_out := [str(scores.parent) for scores in below if scores not in files]:
         LOGGER.warning(
             "%s: compared are its folders seedN alone, without %s; name such a run by itself",
             *(printable(str(path)), name_some(left_out)),
