@@ -184,6 +184,38 @@ def test_files_without_transcript_are_counted(
     assert f"1 file is not in {corpus / 'text'}, the first is {corpus}/speaker0/more.wav" in said
 
 
+def test_a_path_goes_before_the_end_of_another(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(corpus / "speaker0/take0.wav", corpus / "take0.wav")
+    with (corpus / "text").open("a") as text:
+        text.write("take0 words\n")
+    assert prepare(corpus, tmp_path / "out") == 0
+    files = [
+        file
+        for name in SETS
+        for file in read_mapping(tmp_path / "out/data" / name / "wav.scp").values()
+    ]
+    assert sorted(files) == sorted(map(str, find_sound(corpus)))
+    assert "left out" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["speaker0/twice", "twice"])
+def test_one_path_of_two_files_asks_for_one_of_them(
+    name: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No name could tell them apart."""
+    for suffix in (".wav", ".WAV"):
+        shutil.copy(corpus / "speaker0/take0.wav", corpus / f"speaker0/twice{suffix}")
+    with (corpus / "text").open("a") as text:
+        text.write(f"{name} words\n")
+    assert prepare(corpus, tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert f"{name} is 2 files: speaker0/twice.WAV, speaker0/twice.wav; remove or rename" in said
+    (corpus / "speaker0/twice.WAV").unlink()
+    assert prepare(corpus, tmp_path / "out") == 0
+
+
 def test_speakers_are_one_word(tmp_path: Path) -> None:
     """Folders may have spaces in their names: Kaldi's tables may not."""
     corpus = make_corpus(

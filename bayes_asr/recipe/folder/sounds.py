@@ -72,13 +72,16 @@ def find_sound(corpus: Path) -> list[Path]:
 def name_sounds(corpus: Path) -> dict[str, list[Path]]:
     """The sound files by their stems and by their paths below `corpus` without the extension.
 
-    Names are in NFC; on disk they may be in NFD, as macOS writes them.
+    A path goes before stems that are the same. Names are in NFC; on disk they may be in NFD, as
+    macOS writes them.
     """
-    files: dict[str, list[Path]] = {}
+    stems: dict[str, list[Path]] = {}
+    paths: dict[str, list[Path]] = {}
     for file in find_sound(corpus):
         refuse_endless(file)
-        for name in {compose(file.stem), compose(_path_name(file, corpus))}:
-            files.setdefault(name, []).append(file)
+        stems.setdefault(compose(file.stem), []).append(file)
+        paths.setdefault(_path_name(file, corpus), []).append(file)
+    files = stems | paths
     if not files:
         kaldi = "; what wav.scp names is not read: copy or link it here"
         raise InputError(
@@ -95,7 +98,7 @@ def refuse_endless(path: Path) -> None:
 
 
 def _path_name(file: Path, corpus: Path) -> str:
-    return file.relative_to(corpus).with_suffix("").as_posix()
+    return compose(file.relative_to(corpus).with_suffix("").as_posix())
 
 
 def describe_seen(corpus: Path) -> str:
@@ -144,9 +147,9 @@ def choose_files(
     for name in texts:
         if len(files[name]) > 1:
             paths = ", ".join(str(file.relative_to(corpus)) for file in files[name][:3])
-            raise InputError(
-                f"{text}: {name} is {len(files[name])} files: {paths}; name them by their paths"
-            )
+            several = len({_path_name(file, corpus) for file in files[name]}) > 1
+            remedy = "name them by their paths" if several else "remove or rename all but one"
+            raise InputError(f"{text}: {name} is {len(files[name])} files: {paths}; {remedy}")
     file_of = {name: files[name][0] for name in texts}
     for name, file in file_of.items():
         if UNWRITABLE.search(str(file)):
