@@ -22,7 +22,7 @@ from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.recipe.folder.beside import write_beside
+from bayes_asr.recipe.folder.beside import at_sources, write_beside
 from bayes_asr.recipe.folder.folding import Folding, describe_shares, read_folding
 from bayes_asr.recipe.folder.sounds import (
     describe_unheard,
@@ -95,20 +95,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     corpus = real_path(args.corpus)
 
     def prepare_folder() -> None:
-        text = corpus / "text"
-        if args.beside:
-            text = write_beside(corpus, args.out / "data/local/text")
-        prepare(corpus, text, args.out, read_folding(text) if args.fold else compose, args.g2p)
+        if not args.beside:
+            prepare(corpus, corpus / "text", args.out, folds=args.fold, g2p=args.g2p)
+            return
+        text = args.out / "data/local/text"
+        with at_sources(text, write_beside(corpus, text)):
+            prepare(corpus, text, args.out, folds=args.fold, g2p=args.g2p)
 
     return exit_status(parser.prog, prepare_folder)
 
 
-def prepare(corpus: Path, text: Path, out: Path, spell: Spell, g2p: Path | None = None) -> None:
+def prepare(corpus: Path, text: Path, out: Path, *, folds: bool, g2p: Path | None = None) -> None:
     """Write data/{train,dev,test}, data/local/dict and data/local/lm.arpa below `out`.
 
-    text: the table of words; g2p: a model of pronunciation. Raises an ExceptionGroup of all that is
-    wrong with the corpus, before any of these is written.
+    text: the table of words; folds: whether these are folded; g2p: a model of pronunciation. Raises
+    an ExceptionGroup of all that is wrong with the corpus, before any of these is written.
     """
+    spell: Spell = read_folding(text) if folds else compose
     sets, lexicon, model = inspect(corpus, text, spell, g2p)
     vocabulary = {word for word, _ in lexicon}
     for name, members in sets.items():
@@ -305,11 +308,16 @@ def gather(
 
 def make_lexicon(corpus: Path, text: Path, train: Iterable[Utterance]) -> Lexicon:
     """The words of train and their letters; unknown words, however they are written, have none."""
-    words = {word for utt in train for word in utt.words if word.upper() != UNKNOWN}
+    words = {word: utt.name for utt in train for word in utt.words if word.upper() != UNKNOWN}
     if not words:
         raise InputError(f"{text}: train has no words; write what is said in its files")
     print(f"lexicon: {len(words)} words of train by their letters (no {corpus / 'lexicon.txt'})")
-    return spell_by_letters(sorted(words), text)
+
+    def find(word: str) -> str:
+        lines = (number for number, (name, *_) in iter_lines(text) if compose(name) == words[word])
+        return f", line {next(lines)}"
+
+    return spell_by_letters(sorted(words), text, find)
 
 
 if __name__ == "__main__":

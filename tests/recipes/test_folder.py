@@ -268,9 +268,10 @@ def test_a_word_without_letters_is_refused(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = corpus / "text"
-    text.write_text(text.read_text().replace("words", "-"))
+    lines = text.read_text().splitlines(keepends=True)
+    text.write_text("\n" + lines[0].replace("words", "- %") + "".join(lines[1:]))
     assert prepare(corpus, tmp_path / "out") == 1
-    assert f"{text}: - has no letter: take it out" in capsys.readouterr().err
+    assert f"{text}, line 2: % has no letter (nor -): take it out" in capsys.readouterr().err
 
 
 def test_lists_that_overlap_or_leave_nothing_are_refused(

@@ -1,6 +1,7 @@
 """Words beside the sound files of a folder, in the formats of those who write them."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -118,12 +119,73 @@ def test_words_may_stand_beside_the_sound(
     assert prepare(corpus, out, "--beside") == 0
     text = out / "data/local/text"
     said = capsys.readouterr().out
-    assert f"{text}: of 29 files {suffix} beside the sound; 1 sound files have none" in said
+    assert (
+        f"{text}: of 29 files {suffix} beside the sound; 1 sound file has none and is left out"
+        in said
+    )
     words = [w for name in SETS for w in read_text(out / "data" / name / "text").values()]
     assert words == [["naïve", '"words"', "3"]] * 29
     (corpus / "text").touch()
     assert prepare(corpus, out, "--beside") == 1
     assert f"{corpus / 'text'}: is there, and --beside does without" in capsys.readouterr().err
+
+
+def test_sounds_with_a_text_of_another_kind_are_not_without(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "text").unlink()
+    lab, *sounds = find_sound(corpus)[1:]
+    for sound in sounds:
+        sound.with_suffix(".txt").write_text("words")
+    sounds[0].with_suffix(".TextGrid").write_text(GRID)
+    lab.with_suffix(".lab").write_text("words")
+    assert prepare(corpus, tmp_path / "out", "--beside") == 0
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if "beside the sound" in x)
+    other = lab.with_suffix(".lab").relative_to(corpus)
+    assert "of 28 files .txt beside the sound; 1 sound file has a text of another kind" in line
+    assert f"left out: {other}; 1 sound file has none and is left out" in line
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "fault"),
+    [
+        ([], "so —", ": — has no letter: take it out"),
+        (["--fold"], "‘so’ '", ": ' has no letter: take it out"),
+        ([], "so <s>", ": <s> is a symbol of decoding graphs"),
+    ],
+)
+def test_faults_of_a_word_name_the_file_that_has_it(
+    options: Sequence[str],
+    words: str,
+    fault: str,
+    corpus: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The table of all is written anew, so that nothing is mended there."""
+    (corpus / "text").unlink()
+    for sound in find_sound(corpus):
+        sound.with_suffix(".txt").write_text("words")
+    faulty = corpus / "speaker3/take1.txt"
+    faulty.write_text(words)
+    assert prepare(corpus, tmp_path / "out", "--beside", *options) == 1
+    said = capsys.readouterr().err
+    assert f"{faulty}{fault}" in said
+    assert str(tmp_path / "out") not in said
+    faulty.write_text("so")
+    assert prepare(corpus, tmp_path / "out", "--beside", *options) == 0
+
+
+def test_faults_of_all_texts_name_their_kind(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "text").unlink()
+    for number in (0, 1):
+        (corpus / f"speaker{number}/take0.lab").write_text("words")
+    assert prepare(corpus, tmp_path / "out", "--beside") == 1
+    said = capsys.readouterr().err
+    assert "files .lab beside the sound: 2 utterances are too few" in said
+    assert str(tmp_path / "out") not in said
 
 
 @pytest.mark.parametrize(
@@ -188,4 +250,7 @@ def test_what_macos_puts_beside_files_is_no_corpus(
     shutil.copy(find_sound(corpus)[0], named)
     assert prepare(corpus, tmp_path / "out", "--beside") == 0
     assert named in find_sound(corpus)  # by its name alone it would be one of them
-    assert "of 30 files .lab beside the sound; 1 sound files have none" in capsys.readouterr().out
+    assert (
+        "of 30 files .lab beside the sound; 1 sound file has none and is left out"
+        in capsys.readouterr().out
+    )

@@ -3,10 +3,11 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.files import read_bytes
 from bayes_asr.kaldi_io.binary import refuse_documents
 from bayes_asr.kaldi_io.marks import find_mark
@@ -28,8 +29,8 @@ MARKUP = re.compile(r"\s*(<\?xml|<!doctype|<html|\{\s*\"|\[\s*\{|webvtt|@begin)"
 VALUE = re.compile(r'"((?:[^"]|"")*)"|(?<!\S)([-+]?\d[\d.eE+-]*|<exists>)(?!\S)|![^\r\n]*')
 
 
-def write_beside(corpus: Path, text: Path) -> Path:
-    """Write `text` of the texts beside sounds, of the kind that most have; returns it.
+def write_beside(corpus: Path, text: Path) -> list[Path]:
+    """Write `text` of the texts beside sounds, of the kind that most have; returns them by line.
 
     Names are paths below `corpus`. Sounds without such a text are left out, and counted. InputError
     where there is none, or `text` in `corpus`, and for files with times, except Praat's: of these
@@ -55,10 +56,47 @@ def write_beside(corpus: Path, text: Path) -> Path:
     lines = [(_name(file, corpus), _without_marks(parse(file), file)) for file in transcribed]
     text.parent.mkdir(parents=True, exist_ok=True)
     write_text(lines, text)
-    without = len(sounds) - len(transcribed)
-    left_out = f"; {without} sound files have none and are left out" * (without > 0)
+    lacking = sounds.keys() - {file.with_suffix("") for file in transcribed}
+    others = [file for file in texts if file.with_suffix("") in lacking]
+    left_out = _describe_left_out(lacking, others, corpus)
     print(f"{text}: of {len(transcribed)} files {transcribed[0].suffix} beside the sound{left_out}")
-    return text
+    return transcribed
+
+
+def _describe_left_out(sounds: Collection[Path], others: Sequence[Path], corpus: Path) -> str:
+    """The sounds without a text of the kind that is read, by those that have one of another."""
+    of_others = {file.with_suffix("") for file in others}
+    remark = ""
+    if others:
+        lacking = count_of(len(of_others), "sound file has", "sound files have")
+        names = name_some([str(file.relative_to(corpus)) for file in others])
+        remark = f"; {lacking} a text of another kind, which is left out: {names}"
+    if without := len(sounds) - len(of_others):
+        lacking = count_of(without, "sound file has none and is", "sound files have none and are")
+        remark += f"; {lacking} left out"
+    return remark
+
+
+@contextmanager
+def at_sources(text: Path, sources: Sequence[Path]) -> Iterator[None]:
+    """Let errors about a line of `text` name the file that it is of: `text` is written anew.
+
+    Those about all of it name the kind of these files.
+    """
+    place = re.compile(rf"{re.escape(str(text))}(?:, line (\d+))?(?=: )")
+    beside = f"files {sources[0].suffix} beside the sound"
+
+    def name_source(error: Exception) -> Exception:
+        if not isinstance(error, InputError):
+            return error
+        return InputError(
+            place.sub(lambda at: str(sources[int(at[1]) - 1]) if at[1] else beside, str(error))
+        )
+
+    try:
+        yield
+    except ExceptionGroup as group:
+        raise group.derive([*map(name_source, group.exceptions)]) from None
 
 
 def _name(file: Path, corpus: Path) -> str:

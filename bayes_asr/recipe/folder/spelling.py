@@ -70,8 +70,13 @@ def graphemes(word: str) -> tuple[str, ...]:
     return tuple(letters)
 
 
-def spell_by_letters(words: Iterable[str], text: Path) -> list[tuple[str, tuple[str, ...]]]:
-    """Words and their letters; InputError names those of `text` that have none."""
+def spell_by_letters(
+    words: Iterable[str], text: Path, find: Callable[[str], str] = lambda word: ""
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Words and their letters; InputError names those of `text` that have none.
+
+    find: where in `text` a word is, as `, line 3`.
+    """
     spelled = [(word, graphemes(word)) for word in words]
     digits = [word for word, letters in spelled if any(map(str.isdigit, letters))]
     if digits:
@@ -81,8 +86,11 @@ def spell_by_letters(words: Iterable[str], text: Path) -> list[tuple[str, tuple[
         )
     mute = [word for word, letters in spelled if not letters]
     if mute:
-        has = "has no letter: take it" if len(mute) == 1 else "have no letters: take them"
-        raise InputError(f"{text}: {name_some(mute)} {has} out, or give a lexicon.txt")
+        further = f" (nor {name_some(mute[1:])})" * (len(mute) > 1)
+        raise InputError(
+            f"{text}{find(mute[0])}: {mute[0]} has no letter{further}: take it out, or give a"
+            " lexicon.txt"
+        )
     return spelled
 
 
