@@ -131,8 +131,8 @@ class AttentionDecoder(nn.Module):
 
         frames: the layout of the encoder's vectors; keys_B: one integer an utterance of the batch.
         """
-        if not targets.order:  # other processes have all utterances
-            return self.O(encoded_NH.new_zeros(0, self.O.in_features))
+        if not targets.order:  # other processes have all utterances, and sum over the backward pass
+            return self.O(encoded_NH.new_zeros(0, self.O.in_features)) + 0 * encoded_NH.sum()
         memory, state = self.begin(encoded_NH, frames)
         memory, state = _order(memory, state, targets.order)
         keys_N = None if keys_B is None else frame_keys(keys_B[targets.order], targets.steps)

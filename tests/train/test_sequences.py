@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from bayes_asr.base.errors import InputError, StoppedError
+from bayes_asr.base.processes import group
 from bayes_asr.cli import main
 from bayes_asr.config.epochs import between_epochs
 from bayes_asr.config.merge import load
@@ -32,6 +33,7 @@ from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.places import RECIPES
+from tests.support.processes import together
 from tests.support.small_corpus import SETS, TINY, made_up, write_corpus
 from tests.support.training_runs import (
     BATCHES,
@@ -54,6 +56,7 @@ SEQUENCES = (
     *(f"model.decoder.{one}" for one in SMALL),
     f"model.decoder.labels_per_frame={PER_FRAME}",
 )
+ALONE = ("train.epochs=1", "train.batch_sequences=1")
 OPTIONS = ("train.epochs=3", "train.tempo=0.1", "train.teacher_forcing={1: 1.0, 3: 0.4}")
 
 
@@ -105,6 +108,22 @@ def test_the_vocabulary_is_that_of_train_and_travels(corpus: Path, run: Path) ->
         for utt, given in read_text(corpus / f"data/{name}/text").items():
             labels = data.targets["sequence"].labels(utt)
             assert [network.classes[label] for label in labels] == given
+
+
+def train_in_a_group(_: int, corpus: Path, run: Path) -> int:
+    with group.process_group():
+        train(sequences_of(corpus, *ALONE), run)
+    return 0
+
+
+@pytest.mark.slow
+def test_a_process_may_have_no_utterance_of_a_batch(corpus: Path, tmp_path: Path) -> None:
+    train(sequences_of(corpus, *ALONE), tmp_path / "one")
+    ended = together(tmp_path, train_in_a_group, corpus, tmp_path / "two")
+    assert [each.status for each in ended] == [0, 0], ended
+    one, two = (checkpoint.read(tmp_path / run / "last.pt")["model"] for run in ("one", "two"))
+    for name, expected in one.items():
+        torch.testing.assert_close(two[name], expected, rtol=1e-3, atol=1e-4)
 
 
 def at_most(x: np.ndarray) -> int:
