@@ -74,12 +74,14 @@ def _plain_activation(layer: RecurrentLayer) -> str:
 
 def _affine(layer: RecurrentLayer) -> tuple[Tensor, Tensor]:
     """Weights [H, F] and bias [H] of the pre-activations, normalisation included."""
-    weight, norm = layer.W.weight, layer.norm
+    weight, norm, sign = layer.W.weight, layer.norm, 1
     if isinstance(norm, SharedBatchNorm):
+        sign = -1 if norm.opposed else 1
         norm = norm.norm
     if isinstance(norm, BatchNorm):
         scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-        return scale[:, None] * weight, norm.bias - scale * norm.running_mean
+        bias = norm.bias - scale * norm.running_mean
+        return sign * scale[:, None] * weight, sign * bias
     if layer.W.bias is None:
         raise InputError("layer normalisation depends on the input: it cannot be folded")
     return weight, layer.W.bias

@@ -24,7 +24,7 @@ FOLDABLE = [
 
 
 @pytest.mark.parametrize(("activation", "trains", "left"), FOLDABLE)
-@pytest.mark.parametrize("norm", ["none", "batch", "batch-shared"])
+@pytest.mark.parametrize("norm", ["none", "batch", "batch-shared", "batch-opposed"])
 @pytest.mark.parametrize("scaling", ["pytorch-kaldi", "inverted"])
 def test_folded_network_is_plain_and_equal(
     activation: str, trains: list[str], left: str, norm: str, scaling: str
