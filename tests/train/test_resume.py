@@ -19,6 +19,7 @@ from bayes_asr.base.errors import InputError, StoppedError
 from bayes_asr.data.features.front_end import cmvn_statistics
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.status import read_status
 from bayes_asr.train.start import train
 from tests.support.small_corpus import DIMENSIONS, made_up, write_alignments, write_corpus
@@ -248,6 +249,16 @@ def test_other_configuration_is_refused_beside_an_unfinished_checkpoint_alone(
         train(config_of(small_corpus, "seed=2"), run)
     train(config_of(small_corpus, "train.epochs=3"), run)
     assert epochs_of(run) == 3
+
+
+def test_fewer_epochs_than_are_done_are_refused(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    done = epochs_of(run)
+    with pytest.raises(InputError, match=rf"train.epochs is {done} in this run, but {done - 1}"):
+        train(config_of(small_corpus, f"train.epochs={done - 1}"), run)
+    assert read_configuration(run).train.epochs == done
 
 
 def test_checkpoint_without_its_configuration_is_refused(

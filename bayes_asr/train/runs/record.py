@@ -20,7 +20,7 @@ from bayes_asr.base.shared_library import name_blas
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY, parse_json
+from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY, parse_json, read_history
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
@@ -72,7 +72,8 @@ def check_same_configuration(config: Config, run: Path) -> None:
         )
     for key, (old, now) in differences(read_configuration(run), config).items():
         # More epochs change nothing where the rate of an epoch does not depend on their number.
-        more_epochs = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
+        may_differ = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
+        more_epochs = may_differ and (now >= old or now >= len(read_history(run)))
         if not more_epochs and not key.startswith(WITHOUT_EFFECT):
             raise InputError(
                 f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
