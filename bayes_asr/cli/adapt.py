@@ -7,15 +7,21 @@ from pathlib import Path
 
 from torch import Tensor
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, positive
+from bayes_asr.config.inputs import LabelledSetConfig
 from bayes_asr.config.schema import Config
+from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_set
+from bayes_asr.data.targets.alignments import Alignments, check_transitions
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.trained_network import read_network
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.speaker_adaptation import adapt, check_adaptable
 
 SETS = ("train", "dev", "test")
@@ -55,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
     # Sets are adapted one by one; a speaker of two sets keeps the later parameters.
     for name, path in args.ali:
         data = open_set(_with_alignments(config, name, path), name)
+        _check_fits(config, network, data)
         speakers |= adapt(network, data, steps=args.steps, learning_rate=args.learning_rate)
     with appearing(args.out):
         config.save(args.out / CONFIG)
@@ -63,8 +70,30 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _with_alignments(config: Config, name: str, path: Path) -> Config:
-    """The configuration, where a set has the alignments of one directory."""
-    set_config = replace(getattr(config.data, name), alignments=(str(path.absolute()),))
-    if hasattr(set_config, "alignments_all_of"):
+    """The configuration, where a set has the alignments of one directory, and no other labels."""
+    sets = {
+        labelled: replace(getattr(config.data, labelled), labels={}, labels_all_of={})
+        for labelled in ("train", "dev")
+    }
+    set_config = replace(sets.get(name, config.data.test), alignments=(str(path.absolute()),))
+    if isinstance(set_config, LabelledSetConfig):
         set_config = replace(set_config, alignments_all_of=())
-    return replace(config, data=replace(config.data, **{name: set_config}))
+    return replace(config, data=replace(config.data, **{**sets, name: set_config}))
+
+
+def _check_fits(config: Config, network: TrainedNetwork, data: LabelledSet) -> None:
+    """InputError where features or alignments are others than the network was trained on."""
+    for name, features in data.streams.items():
+        trained = network.front_ends[name].stored_size
+        if features.dimensions != trained:
+            utt = features.utterances[0]
+            raise InputError(
+                f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the"
+                f" network reads {trained}; extract all features alike"
+            )
+    alignments = [part for part in data.first_labels.parts if isinstance(part, Alignments)]
+    if alignments:
+        path = task_of(config).locate_model()
+        model = read_transition_model(path)
+        for part in alignments:
+            check_transitions(model, path, part)

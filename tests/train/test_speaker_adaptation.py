@@ -1,8 +1,10 @@
 """Activations of each speaker: estimated, stored, applied and folded."""
 
+import shutil
 from pathlib import Path
 
 import kaldiio
+import numpy as np
 import pytest
 import torch
 
@@ -10,11 +12,16 @@ import bayes_asr
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import open_set
+from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.integers import write_int_vectors
+from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.train.loader import Loader
 from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.speaker_adaptation import adapt
-from tests.support.small_corpus import settings
+from tests.support.small_corpus import DIMENSIONS, SETS, made_up, settings
 
 UNIT = ("model.unit=mlp", "model.activation=p-sigmoid", "model.layers=2", "model.norm=none")
 RATE = 0.03
@@ -134,6 +141,47 @@ def test_what_cannot_be_done_is_said(
     assert main([*given, "--out", str(tmp_path / "out")]) == 1
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_alignments_of_another_model_are_refused(
+    run: Path, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lengths = [(utt, len(tids)) for utt, tids in made_up("dev", SETS["dev"])[1].items()]
+    write_int_vectors(((utt, np.ones(n, np.int32)) for utt, n in lengths), tmp_path / "ali.1.gz")
+    write_transition_model(build_monophone_model((3, 5), 2), tmp_path / "final.mdl")
+    given = ["adapt", str(run), f"--ali=dev={tmp_path}", f"--out={tmp_path / 'out'}"]
+    assert main(given) == 1
+    model = small_corpus / "exp/ali/final.mdl"
+    assert f"has other transitions than {model} (6 pdfs)" in capsys.readouterr().err
+
+
+def test_features_of_another_width_are_refused(
+    run: Path, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    shutil.copytree(small_corpus, tmp_path / "corpus")
+    config = read_configuration(run, [f"data.dir={tmp_path / 'corpus'}"])
+    config.save(tmp_path / "run" / "config.yaml")
+    narrow = [(utt, x[:, :1]) for utt, x in made_up("dev", SETS["dev"])[0].items()]
+    data = tmp_path / "corpus/data/dev"
+    write_matrices(narrow, data / "feats.ark", data / "feats.scp")
+    ali = f"--ali=dev={tmp_path}/corpus/exp/ali_dev"
+    assert main(["adapt", str(tmp_path / "run"), ali, f"--out={tmp_path / 'out'}"]) == 1
+    assert f"has 1 dimensions, but the network reads {DIMENSIONS}" in capsys.readouterr().err
+
+
+def test_a_network_with_further_labels_adapts_to_its_first(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    further = ("data.train.labels={more: exp/ali}", "data.dev.labels={more: exp/ali_dev}")
+    options = (*UNIT, *further, "train.target_weights={more.pdfs: 0.5}")
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert main(["train", "conf/base.yaml", *settings(small_corpus, *options), f"--out={run}"]) == 0
+    ali = f"--ali=test={small_corpus}/exp/ali_dev"
+    test = f"data.test.features={small_corpus}/data/dev"
+    read_configuration(run, [test]).save(run / "config.yaml")
+    assert main(["adapt", str(run), ali, "--steps=1", f"--out={out}"]) == 0
+    assert checkpoint.read(out / "best.pt")["speakers"]
 
 
 def test_speakers_that_do_not_fit_the_network_are_refused(adapted: Path) -> None:
