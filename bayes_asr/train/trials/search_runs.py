@@ -86,7 +86,11 @@ def search(
         with open_pool(plan.nj) as run_jobs:
             for epochs in plan.rungs:
                 outcomes_of_rung = list(_train_rung(candidates, epochs, plan, run_jobs))
-                outcomes_by_trial |= {outcome.trial: outcome for outcome in outcomes_of_rung}
+                for outcome in outcomes_of_rung:
+                    earlier = outcomes_by_trial.get(outcome.trial)
+                    if earlier and outcome.best is None:  # what it was worth before stays
+                        outcome = replace(earlier, why=outcome.why)
+                    outcomes_by_trial[outcome.trial] = outcome
                 # The better half goes on, rounded up, so that one trial is left at the end. Failed
                 # trials have no value and are out.
                 ranked = sorted((o for o in outcomes_of_rung if o.best is not None), key=_rank)

@@ -161,6 +161,24 @@ def test_the_better_half_goes_on(
     assert results(capsys) == found
 
 
+def test_a_trial_that_fails_later_keeps_what_it_was_worth(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    def fail_later(config: Config, run: Path) -> None:
+        if config.train.epochs > 1:
+            raise InputError("diverged")
+        train(config, run)
+
+    trials = [
+        Trial(number, (), config_of(small_corpus, f"seed={number}"), tmp_path / str(number))
+        for number in (1, 2)
+    ]
+    best, other = search(trials, SearchPlan(fail_later, (1, 2)), tmp_path / "search", {})
+    values = [history_of(tmp_path / name)[0]["dev_error"] for name in ("1", "2")]
+    assert [best.best, other.best] == sorted(values)
+    assert (best.epochs, best.why, other.why) == (1, "diverged", None)
+
+
 @pytest.mark.slow
 def test_it_stops_at_a_trial_that_is_good_enough(
     whole: list[dict[str, Any]],
