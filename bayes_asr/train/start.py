@@ -209,7 +209,7 @@ def _build_state(
         _check_weights(saved["model"], model, run.path)
     group.pool_statistics(model)
     heads = list(architecture["heads"])
-    initialization = _initialize(run, saved, begin, model, heads[0])
+    initialization = _initialize(run, saved, begin, model, sets.train)
     speakers: SpeakerActivations | None = None
     if config.train.speaker_adaptive:
         speakers = find(ON_DEMAND["speaker_adaptive"])(model, sets.train)
@@ -242,18 +242,19 @@ def _initialize(
     saved: Mapping[str, Any],
     begin: Sequence[Transfer],
     model: AcousticModel,
-    head: str,
+    data: LabelledSet,
 ) -> Initialization:
     """The values that the first head and all else begin with: of the run's own checkpoint, of other
     runs, or none.
     """
     if saved:
         front_ends = unpack_front_ends(saved["front_ends"])
+        head = model.outputs[0]
         hashes, log_priors = saved.get("begun_from", {}), {head: saved["log_priors"]}
         return Initialization({head: str(run.path)}, front_ends, hashes, log_priors)
     if not begin:
         return Initialization()
-    initialized: Initialization = find(ON_DEMAND["init_from"])(begin, model)
+    initialized: Initialization = find(ON_DEMAND["init_from"])(begin, model, data)
     return initialized
 
 

@@ -11,6 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.training_keys import Transfer
+from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import check_parts, find_mismatch
@@ -26,11 +27,13 @@ The size shows in the shapes of the weights; the others do not change the equati
 """
 
 
-def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Initialization:
+def initialize_from(
+    transfers: Sequence[Transfer], model: AcousticModel, data: LabelledSet
+) -> Initialization:
     """Copy weights and running statistics of the best networks of runs into a model.
 
-    InputError for a run that cannot be read, names that are not there, sizes that disagree where a
-    layer is asked for by name, and where nothing fits.
+    data: what it will be trained on. InputError for a run that cannot be read, names that are not
+    there, sizes that disagree where a layer is asked for by name, and where nothing fits.
     """
     initialization = Initialization()
     for transfer in transfers:
@@ -42,6 +45,8 @@ def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Init
         else:
             sources = _copy_matching(transfer, old.model, model, initialization)
         initialization.parts |= dict.fromkeys(sources, transfer.run)
+        for name, old_name in sources.items():
+            _warn_of_dropout(transfer.run, _describe(old.model, old_name), _describe(model, name))
         # Only the first head of a run has priors in all versions. Here it may be another head.
         decoded = old.model.outputs[0]
         initialization.log_priors |= {n: old.log_priors for n, o in sources.items() if o == decoded}
@@ -51,7 +56,7 @@ def initialize_from(transfers: Sequence[Transfer], model: AcousticModel) -> Init
         )
         LOGGER.info("%s: taken: %s", path, ", ".join(names))
         if transfer.normalisation == "run":
-            initialization.front_ends |= _keep_front_ends(transfer, old, model)
+            initialization.front_ends |= _keep_front_ends(transfer, old, model, data)
     random = [name for name in model.parts if transfers and name not in initialization.parts]
     if random:
         LOGGER.info("%s: begun at random: %s", KEY, ", ".join(random))
@@ -142,14 +147,33 @@ def _compare_kinds(old: AcousticModel, old_name: str, new: AcousticModel, name: 
 
 def _find_options(model: AcousticModel, name: str) -> dict[str, Any]:
     """Options of a layer that must agree; none for a head."""
+    return {key: value for key, value in _describe(model, name).items() if key not in FREE_OPTIONS}
+
+
+def _describe(model: AcousticModel, name: str) -> dict[str, Any]:
+    """A layer as its checkpoint describes it; empty for a head."""
     described = {layer["name"]: layer for layer in model.architecture["layers"]}
-    return {key: value for key, value in described.get(name, {}).items() if key not in FREE_OPTIONS}
+    return described.get(name, {})
+
+
+def _warn_of_dropout(run: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Say it where a layer computes something else in evaluation because of its dropout."""
+    kept = [
+        1 - layer.get("dropout", 0.0) if layer.get("dropout_scaling") == "pytorch-kaldi" else 1.0
+        for layer in (old, new)
+    ]
+    if kept[0] != kept[1]:
+        LOGGER.warning(
+            "%s: %s as %s: in evaluation its values were multiplied by %g, which is %g here: by"
+            " model.dropout, with model.dropout_scaling pytorch-kaldi",
+            *(run, old["name"], new["name"], *kept),
+        )
 
 
 def _keep_front_ends(
-    transfer: Transfer, old: TrainedNetwork, model: AcousticModel
+    transfer: Transfer, old: TrainedNetwork, model: AcousticModel, data: LabelledSet
 ) -> dict[str, FrontEnd]:
-    """Front ends of a run for all streams of a model."""
+    """Front ends of a run for all streams of a set, which must be prepared as those of the run."""
     front_ends = {}
     for stream, size in model.architecture["streams"].items():
         front_end = old.front_ends.get(stream)
@@ -158,6 +182,12 @@ def _keep_front_ends(
             raise InputError(
                 f"{KEY}: normalisation is that of {transfer.run} for the stream {stream} of"
                 f" {size} values, but {obstacle}; use normalisation: data"
+            )
+        prepared = data.streams[stream].front_end.preparation
+        if front_end.preparation != prepared:
+            raise InputError(
+                f"{KEY}: normalisation is that of {transfer.run} for the stream {stream} with"
+                f" {front_end.preparation}, but here it has {prepared}; use normalisation: data"
             )
         front_ends[stream] = front_end
     return front_ends

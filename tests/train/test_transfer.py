@@ -105,6 +105,31 @@ def test_statistics_of_the_features_are_those_of_the_data_or_of_the_run(
     assert not torch.equal(means["data"], old)
 
 
+def test_statistics_of_features_that_were_prepared_otherwise_are_refused(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    once = ("model.layers=1", "train.epochs=1")
+    train(config_of(small_corpus, *once, "features.deltas=2"), tmp_path / "old")
+    entry = {"run": str(tmp_path / "old"), "normalisation": "run"}
+    spliced = ("features.left_context=1", "features.right_context=1")  # as many values
+    with pytest.raises(InputError, match=r"normalisation is that of .* with .* but here it has"):
+        train(config_of(small_corpus, *once, *spliced, init(entry)), tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("scaling", "dropout", "warned"),
+    [("pytorch-kaldi", 0.0, True), ("pytorch-kaldi", 0.5, False), ("inverted", 0.0, False)],
+)
+def test_another_scale_of_dropout_is_said(
+    scaling: str, dropout: float, warned: bool, small_corpus: Path, tmp_path: Path, messages: Any
+) -> None:
+    once = ("model.layers=1", "train.epochs=1", f"model.dropout_scaling={scaling}")
+    train(config_of(small_corpus, *once, "model.dropout=0.5"), tmp_path / "old")
+    entry = init({"run": str(tmp_path / "old")})
+    train(config_of(small_corpus, *once, f"model.dropout={dropout}", entry), tmp_path / "new")
+    assert ("its values were multiplied by 0.5, which is 1 here" in "".join(messages())) == warned
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, BATCHES + 2])
 def test_it_is_resumed_bit_for_bit_without_the_other_run(

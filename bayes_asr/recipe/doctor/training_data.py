@@ -68,7 +68,7 @@ def check_corpus(
         checks.append(_check_precision(config.train))
         checks += _estimate_resources(config, train, dev, out)
         if config.train.init_from:
-            initialize_from(config.train.init_from, build_network(plan))
+            initialize_from(config.train.init_from, build_network(plan), train)
     for name in ("train", "dev", "test"):
         with collect_messages(checks, f"{name} set"):
             checks.extend(_check_set(config, name, open_pipe))
