@@ -11,11 +11,10 @@ from bayes_asr.base.processes.launch import launch
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
-from bayes_asr.config.catalogue import CRITERIA
+from bayes_asr.config.catalogue import CRITERIA, find
 from bayes_asr.config.changes import describe_changes, describe_presets
 from bayes_asr.config.merge import load
 from bayes_asr.tasks.task import task_of
-from bayes_asr.train.runs.configuration import continue_runs
 from bayes_asr.train.start import train
 
 
@@ -46,7 +45,9 @@ def run(args: argparse.Namespace) -> None:
         raise SystemExit(launch(args.nproc, _arguments(args)))
     keep_freed_memory()
     with group.process_group():
-        layers = continue_runs(args.config)
+        layers = args.config
+        if any(path.is_dir() for path in layers):
+            layers = find("train.runs.continued:continue_runs")(layers)
         criterion = [f"train.criterion={args.criterion}"] if args.criterion else []
         config = task_of(load(layers, [*criterion, *args.set])).config
         files = [layer for layer in layers if isinstance(layer, Path)]
