@@ -1,0 +1,68 @@
+"""Sounds that were replaced by others of their names, whose MFCC are computed anew."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+
+SETTINGS = f"recipe={ROOT}/recipes/timit root={ROOT} out=. dim=40 nj=1"
+SCRIPT = f"{SETTINGS} && . {ROOT}/local/gmm_settings.sh && forget_changed_sound train log/mfcc.done"
+COMPUTED = 1_700_000_000  # when the MFCC were
+
+
+@pytest.fixture(params=["{}", "sox {} -t wav - |"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with the MFCC of two sounds, files or commands."""
+    data, log = tmp_path / "data" / "train", tmp_path / "log"
+    data.mkdir(parents=True)
+    log.mkdir()
+    lines = []
+    for name in ("one", "two"):
+        write_sound(tmp_path / f"{name}.wav", "sound", COMPUTED - 100)
+        lines.append(f"{name} {request.param.format(f'{name}.wav')}\n")
+    (data / "wav.scp").write_text("".join(lines))
+    return tmp_path
+
+
+def write_sound(path: Path, content: str, modified: int) -> None:
+    path.write_text(content)
+    os.utime(path, (modified, modified))
+
+
+def forget(folder: Path) -> str:
+    """What is said; empty where the stamp stays."""
+    stamp = folder / "log" / "mfcc.done"
+    stamp.touch()
+    os.utime(stamp, (COMPUTED, COMPUTED))
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", SCRIPT],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert stamp.exists() == (not done.stdout), done
+    return done.stdout
+
+
+def test_sounds_that_stay_keep_their_mfcc(folder: Path) -> None:
+    assert not forget(folder)
+    (folder / "two.wav").chmod(0o600)
+    assert not forget(folder)
+
+
+@pytest.mark.parametrize("modified", [COMPUTED - 200, COMPUTED + 200])
+@pytest.mark.parametrize("content", ["sound", "other"])
+def test_another_sound_of_the_name_has_others(folder: Path, modified: int, content: str) -> None:
+    assert not forget(folder)
+    write_sound(folder / "two.wav", content, modified)
+    assert "data/train: sounds have changed" in forget(folder)
+    assert not forget(folder), "once"
+
+
+def test_in_folders_without_a_list_the_time_tells(folder: Path) -> None:
+    write_sound(folder / "two.wav", "sound", COMPUTED + 200)
+    assert "data/train: sounds have changed" in forget(folder)
