@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,20 @@ def refuse_unwritable(
                 raise InputError(f"--{name} {path}: is a folder; name a file")
             if path and (obstacle := find_obstacle(path.parent if is_file else path)):
                 raise InputError(f"--{name} {path}: {obstacle}; name another place")
+
+
+def refuse_other_recording(table: Path, recording: str) -> None:
+    """InputError where a table of a folder for one recording is of another: none is replaced.
+
+    A table that is not there, or empty, is of none.
+    """
+    with suppress(FileNotFoundError), table.open(encoding="utf-8") as file:
+        names = {line.split()[0] for line in file if line.strip()}
+        if names - {recording}:
+            raise InputError(
+                f"{table}: of {', '.join(sorted(names))}, not of {recording}; name a folder for"
+                " each recording"
+            )
 
 
 def find_obstacle(directory: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.places import refuse_unwritable
+from bayes_asr.base.places import refuse_other_recording, refuse_unwritable
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (
     add_alignment_arguments,
@@ -165,6 +165,9 @@ def _align_file(args: argparse.Namespace) -> None:
     refuse_useless(args, "FILE, which is one", ("nj", *OF_SETS, "max_skipped", "allow_pipes"))
     if args.textgrid:
         load_library()  # before the work, not after it
+    recording = recording_name(args.file)
+    if args.out:
+        refuse_other_recording(args.out / "words.ctm", recording)
     lines = read_lines(args.text)
     aligned = align_file(
         args.run,
@@ -177,7 +180,7 @@ def _align_file(args: argparse.Namespace) -> None:
     )
     report = aligned.parts and LongReport.of(aligned.parts, lines)
     if report and args.out:
-        report.write(recording_name(args.file), args.file, lines, args.out)
+        report.write(recording, args.file, lines, args.out)
     aligned.write(args.out, args.textgrid)
     if args.json:
         print(json.dumps(aligned.describe() | (asdict(report) if report else {})))

@@ -136,6 +136,17 @@ def test_lines_are_kept_where_a_textgrid_cannot_be_made(
     assert files <= {path.name for path in out.iterdir()}
 
 
+def test_results_of_another_recording_are_not_replaced(
+    run: Path, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(align, "align_file", lambda *_args, **_options: pytest.fail("aligned"))
+    (tmp_path / "words.ctm").write_text("hello 1 0.00 0.10 six 1.00\n")
+    text = f"--text={sound.with_suffix('.txt')}"
+    assert main(["align", str(run), str(sound), text, f"--out={tmp_path}"]) == 1
+    assert "words.ctm: of hello, not of talk; name a folder for each" in capsys.readouterr().err
+
+
 def test_praatio_is_missed_before_anything_is_aligned(
     run: Path, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
