@@ -110,16 +110,9 @@ def run(args: argparse.Namespace) -> None:
     if args.live or args.speaker:
         _listen(args, options)
         return
-    transcripts = []
-    with unpacked(args.run) as run_directory:
-        for result in transcribe(
-            run_directory,
-            args.files,
-            options,
-            channel=args.channel,
-            one_speaker=args.one_speaker,
-            segmenter=args.segments,
-        ):
+    transcripts: list[Transcript] = []
+    try:
+        for result in _transcribe(args, options):
             if isinstance(result, InputError):
                 LOGGER.error("%s", result)
             else:
@@ -127,8 +120,12 @@ def run(args: argparse.Namespace) -> None:
                 if not args.json:
                     _print_words(result)
                 _write_subtitles(args, result)
-    if args.json:
-        print(json.dumps([asdict(transcript) for transcript in transcripts]), flush=True)
+    except BaseException:
+        # What Ctrl-C or a full disk ends has its words all the same.
+        if transcripts:
+            _write_tables(args, transcripts)
+            LOGGER.warning("ended after %d of %d files", len(transcripts), len(args.files))
+        raise
     _write_tables(args, transcripts)
     if silent := len(args.files) - len(transcripts):
         complete = "; the others are complete" if transcripts else ""
@@ -140,6 +137,20 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(
             f"nothing was recognised in some segments of {name_some(unheard)}, named above; the"
             " others are complete"
+        )
+
+
+def _transcribe(
+    args: argparse.Namespace, options: RecogniserOptions
+) -> Iterator[Transcript | InputError]:
+    with unpacked(args.run) as run:
+        yield from transcribe(
+            run,
+            args.files,
+            options,
+            channel=args.channel,
+            one_speaker=args.one_speaker,
+            segmenter=args.segments,
         )
 
 
@@ -186,7 +197,9 @@ def _write_subtitles(args: argparse.Namespace, transcript: Transcript) -> None:
 
 
 def _write_tables(args: argparse.Namespace, transcripts: list[Transcript]) -> None:
-    """Write what has lines of all files."""
+    """Print, or write, what has lines of all files."""
+    if args.json:
+        print(json.dumps([asdict(transcript) for transcript in transcripts]), flush=True)
     if args.ctm:
         write_lines(_format_ctm(transcripts), args.ctm)
     if args.rttm:

@@ -1,10 +1,12 @@
 """From sound alone to words with times: all commands in a row, on words made of tones."""
 
+import errno
 import json
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from bayes_asr.cli import main
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.decode.recognise import RecognisedWord
 from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.train.runs import checkpoint
 from tests.attacks.breakages import unprivileged
@@ -230,6 +233,23 @@ def test_a_file_is_complete_before_the_next_is_opened(run: Path, tmp_path: Path)
     assert isinstance(heard, Transcript)
     second.write_bytes(content)
     assert [*results] == [replace(heard, file=str(second))]
+
+
+def test_what_was_heard_before_an_end_is_written(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def end_early(*_given: object, **_options: object) -> Iterator[Transcript]:
+        word = RecognisedWord("one", 0.5, 1.0, 0.9)
+        yield Transcript("a.wav", 2.0, [word], [[0.0, 2.0]], [])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("bayes_asr.cli.transcribe.transcribe", end_early)
+    ctm = tmp_path / "out.ctm"
+    assert main(["transcribe", str(run), "a.wav", "b.wav", "--json", f"--ctm={ctm}"]) == 1
+    said = capsys.readouterr()
+    assert [one["file"] for one in json.loads(said.out)] == ["a.wav"]
+    assert ctm.read_text() == "a 1 0.50 0.50 one 0.90\n"
+    assert "ended after 1 of 2 files" in said.err
 
 
 def test_speaker_of_files_that_hold_nothing_is_not_spoken_of(
