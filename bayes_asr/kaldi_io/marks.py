@@ -5,7 +5,7 @@ formats and letters of other alphabets, so that two words look alike and are not
 """
 
 import unicodedata
-from collections.abc import Set
+from collections.abc import Collection, Set
 
 from bayes_asr.base.errors import JOINERS
 
@@ -13,6 +13,7 @@ CATEGORIES = ("Cc", "Cf", "Zl", "Zp", "Zs")  # Unicode's controls, formats and s
 LOST = "\ufffd"  # what a conversion has in the place of a letter that it did not know
 # characters of other categories that show nothing: joiner, filler of two widths, blank of Braille
 BLANKS = frozenset("\u034f\u3164\uffa0\u2800" + LOST)
+DOTLESS = 0.05  # of words, with ı or İ: less are names in a text of another language
 PUNCTUATION = '.,;:!?"…¿¡،؟。、！？«»'
 ALIKE = str.maketrans(
     "\u2018\u2019\u02bc\u2032\u00b4\u0060"
@@ -27,6 +28,17 @@ ALIKE = str.maketrans(
 def undot(word: str) -> str:
     """A word in lower case, with i for İ of Turkish: Unicode's rules give that i a second dot."""
     return word.replace("i\u0307", "i")
+
+
+def has_dotless(words: Collection[str]) -> bool:
+    """Whether a language has the letter ı, as Turkish and Azeri, so that I is its capital."""
+    count = sum("ı" in word or "İ" in word for word in words)
+    return 0 < count >= DOTLESS * len(words)
+
+
+def take_dotless(word: str) -> str:
+    """A word of such a language with ı for I, which lower case makes to i."""
+    return word.replace("I", "ı")
 
 
 def fold_case(word: str) -> str:

@@ -223,7 +223,8 @@ def announce(text: Path, utterances: Sequence[Utterance], spell: Spell) -> None:
         print(f"{text}: {name_some(marks)} are words as any other; take them out if they are none")
     shares = describe_shares(words)
     if isinstance(spell, Folding):
-        print(f"{text}: folded: {FOLDED}")
+        dotless = ", and ı for I, as it is the letter of this language" * spell.has_dotless
+        print(f"{text}: folded: {FOLDED}{dotless}")
     if shares:
         advice = "" if isinstance(spell, Folding) else f".{FOLDING}"
         print(f"{text}: {shares}; these are words of their own{advice}")

@@ -131,6 +131,28 @@ def test_capital_i_with_a_dot_is_i(tmp_path: Path, capsys: pytest.CaptureFixture
     assert folded.splitlines()[1:] == ["iyi i y i"]
 
 
+def test_capital_i_without_a_dot_is_dotless_in_turkish_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = dict.fromkeys(NAMES, "ışık iyi") | {"s1/t1": "IŞIK", "s2/t0": "İYİ"}
+    corpus = make_corpus(tmp_path / "c", texts)
+    assert prepare(corpus, tmp_path / "plain") == 0
+    said = capsys.readouterr().out
+    assert "2 of 34 words" in said
+    assert "IŞIK beside ışık, İYİ beside iyi" in said
+    lexicon = (tmp_path / "plain/data/local/dict/lexicon.txt").read_text().splitlines()
+    assert {line.partition(" ")[2] for line in lexicon[1:]} == {"ı ş ı k", "i y i"}
+    assert prepare(corpus, tmp_path / "folded", "--fold") == 0
+    assert read_words(tmp_path / "folded") == {"ışık", "iyi"}
+    assert "ı for I" in capsys.readouterr().out
+    (corpus / "text").write_text("".join(f"{name} IN In in I\n" for name in NAMES[1:]))
+    with (corpus / "text").open("a") as text:
+        text.write(f"{NAMES[0]} in Diyarbakır\n")
+    assert prepare(corpus, tmp_path / "english", "--fold") == 0
+    assert read_words(tmp_path / "english") == {"in", "i", "diyarbakır"}
+    assert "ı for I" not in capsys.readouterr().out
+
+
 def test_a_model_of_words_that_fold_alike_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import fold_case, undot
+from bayes_asr.kaldi_io.marks import fold_case, has_dotless, take_dotless, undot
 from bayes_asr.recipe.folder.spelling import compose
 
 DASHES_AND_BRACKETS = ("Pd", "Ps", "Pe", "Pi", "Pf")
@@ -29,18 +29,23 @@ class Folding:
 
     has_glottal: bool = False
     """Whether ʼ is a letter: some word begins or ends with it. It stays then."""
+    has_dotless: bool = False
+    """Whether ı is a letter, whose capital is I."""
 
     @classmethod
     def of(cls, words: Iterable[str]) -> "Folding":
         """The spelling of a text of these words."""
-        return cls(any(GLOTTAL in (word[:1], word[-1:]) for word in map(trim, {*words})))
+        words = [*map(compose, words)]
+        has_glottal = any(GLOTTAL in (word[:1], word[-1:]) for word in map(trim, {*words}))
+        return cls(has_glottal, has_dotless(words))
 
     def __call__(self, word: str) -> str:
         """A word as it is spelled."""
         word = compose(word)
         if MARK.fullmatch(word):
             return word
-        return compose(undot(_unify(trim(word), self.has_glottal).lower()))
+        word = _unify(trim(word), self.has_glottal)
+        return compose(undot((take_dotless(word) if self.has_dotless else word).lower()))
 
 
 def read_folding(text: Path) -> Folding:
@@ -83,10 +88,12 @@ def describe_shares(words: Iterable[str]) -> str:
 
     Empty where there are none.
     """
-    counts = Counter(word for word in words if not MARK.fullmatch(word))
+    words = [word for word in words if not MARK.fullmatch(word)]
+    lower = take_dotless if has_dotless(words) else str
+    counts = Counter(words)
     total = sum(counts.values())
     punctuated = {word for word in counts if trim(word) not in ("", word)}
-    keys = {word: fold_case(_unify(word, has_glottal=False)) for word in counts}
+    keys = {word: fold_case(lower(_unify(word, has_glottal=False))) for word in counts}
     usual: dict[str, str] = {}
     for word, _ in counts.most_common():
         usual.setdefault(keys[word], word)

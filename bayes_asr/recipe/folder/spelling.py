@@ -5,14 +5,14 @@ Also marks that nobody sees and characters that were misread, which no table of 
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import LOST, find_mark, fold_case
+from bayes_asr.kaldi_io.marks import LOST, find_mark, fold_case, has_dotless, take_dotless
 
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5,}")
 """Five letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, whose words are shorter."""
@@ -71,13 +71,14 @@ def graphemes(word: str) -> tuple[str, ...]:
 
 
 def spell_by_letters(
-    words: Iterable[str], text: Path, find: Callable[[str], str] = lambda word: ""
+    words: Collection[str], text: Path, find: Callable[[str], str] = lambda word: ""
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Words and their letters; InputError names those of `text` that have none.
 
     find: where in `text` a word is, as `, line 3`.
     """
-    spelled = [(word, graphemes(word)) for word in words]
+    lower = take_dotless if has_dotless(words) else str
+    spelled = [(word, graphemes(lower(word))) for word in words]
     digits = [word for word, letters in spelled if any(map(str.isdigit, letters))]
     if digits:
         print(
