@@ -9,8 +9,10 @@ from pathlib import Path
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import real_path, together
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli import groups
 from bayes_asr.decode.forward.network_record import warn_of_another
+from bayes_asr.evaluate.report.configurations import describe_unlike_seeds
 from bayes_asr.evaluate.report.hypotheses import Group, GroupHypothesis, answer
 from bayes_asr.evaluate.report.page import explain, list_keys, write_report
 from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
@@ -43,6 +45,8 @@ def run(args: argparse.Namespace) -> None:
     systems = find_systems(args.runs)
     for run in (run for system in systems for run in system.runs):
         warn_of_another(run.path, (score.decoded for score in run.scores.values()))
+    for difference in describe_unlike_seeds(systems):
+        LOGGER.warning("%s", difference)
     # Hypotheses name folders; the report has systems, which may lie at or below these.
     stated = [GroupHypothesis(*(_choose(side, systems) for side in sides)) for sides in hypotheses]
     answers = {key: answer(stated, key) for key in list_keys(systems)} if stated else {}

@@ -1,6 +1,7 @@
 """The keys in which the configurations of systems differ."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import pandas as pd
@@ -15,6 +16,18 @@ from bayes_asr.evaluate.report.table import NONE
 OF_A_RUN = ("seed",)
 """Keys that tell the runs of one system apart."""
 
+OF_A_MACHINE = (
+    "data.dir",
+    "data.index",
+    "data.keep",
+    "data.moved",
+    "train.device",
+    "train.gpu_path",
+    "train.save_minutes",
+    "train.tensorboard",
+)
+"""Keys that change no result but by rounding."""
+
 OF_A_NETWORK = (
     "data.train.",
     "data.dev.alignments",
@@ -25,6 +38,25 @@ OF_A_NETWORK = (
     "train.",
 )
 """Keys that say nothing of Gaussian mixtures."""
+
+
+def describe_unlike_seeds(systems: Sequence[ReportedSystem]) -> Iterator[str]:
+    """Yield what tells runs of one system apart, by their `config.yaml`: their mean is of none."""
+    for system in systems:
+        runs = [run.path for run in system.runs if is_there(run.path / "config.yaml")]
+        with suppress(InputError):  # which another table names
+            configs = [load([run / "config.yaml"]) for run in runs]
+            for run, config in zip(runs[1:], configs[1:], strict=True):
+                changed = [
+                    f"{key} is {old} and {now}"
+                    for key, (old, now) in differences(configs[0], config).items()
+                    if not key.startswith((*OF_A_RUN, *OF_A_MACHINE))
+                ]
+                if changed:
+                    yield (
+                        f"{system.name}: {runs[0].name} and {run.name} are averaged, but"
+                        f" {'; '.join(changed)}"
+                    )
 
 
 class Configurations(NamedTuple):
