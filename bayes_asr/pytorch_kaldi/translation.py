@@ -40,6 +40,8 @@ from bayes_asr.pytorch_kaldi.unread import say_outputs, say_unread
 PRESET = "pytorch-kaldi.yaml"  # of conf
 UNWRITTEN = "write-model-yourself"  # in the place of a unit
 
+AUGMENTATION: Translated = {"noise": 0.0, "tempo": 0.0}  # which a recipe below may have
+
 DECODING = {
     "min_active": "min_active",
     "max_active": "max_active",
@@ -94,6 +96,7 @@ def translate(
     translated["train"] = {
         "epochs": epochs,
         "device": "auto" if parse_flag(sections["exp"].take("use_cuda")) else "cpu",
+        **AUGMENTATION,
         **translate_batches(experiment, epochs, notes),
         **translate_training(experiment, stack, targets, epochs, notes),
         **weigh_targets(experiment, costs, targets, notes),

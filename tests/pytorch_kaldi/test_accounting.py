@@ -280,6 +280,10 @@ def test_data_are_left_to_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture
     alone, together = load([recipe]), load([recipe, out])
     assert together.data == alone.data
     assert [layer.name for layer in together.model.read_stack()] == ["net1_1", "net1_2", "net2"]
+    sample = ROOT / "recipes" / "timit_sample" / "config.yaml"
+    noisy, imported = (load(files).train for files in ([sample], [sample, out]))
+    assert min(noisy.noise, noisy.tempo) > 0
+    assert imported.noise == imported.tempo == 0
     assert "make a data directory" not in capsys.readouterr().out
     assert main(["import-cfg", str(cfg), f"--out={out}"]) == 0
     assert "make a data directory" in capsys.readouterr().out

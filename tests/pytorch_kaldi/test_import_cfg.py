@@ -99,6 +99,8 @@ def test_training_is_carried_over(tmp_path: Path) -> None:
     assert found["train"] == {
         "epochs": 6,
         "device": "cpu",
+        "noise": 0.0,
+        "tempo": 0.0,
         "batch_sequences": {1: 4, 3: 2},
         "max_frames": {1: 100, 2: 200, 3: 400, 4: 500},
         "optimizer": "rmsprop",
