@@ -13,15 +13,17 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import real_path
+from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
-from bayes_asr.decode.graph.ngram import Ngram, read_arpa
+from bayes_asr.decode.graph.ngram import Ngram, NgramModel, read_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.lattices.rescore import count_decoded, iter_word_lattices
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
 from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.text import WordSymbols
 
+TOLERANCE = 1e-4  # of the digits of an ARPA file
 Histories = tuple[Ngram, Ngram]  # states of the old model and of the new one
 
 
@@ -128,6 +130,15 @@ def _select(
     )
 
 
+def count_undercut(model: NgramModel) -> int:
+    """Return how many n-grams cost more than backing off, by which a graph gets around them."""
+    return sum(
+        log_prob < model.backoff.get(history, 0.0) + model.score(word, history[1:]) - TOLERANCE
+        for (*context, word), log_prob in model.log_prob.items()
+        if (history := tuple(context))
+    )
+
+
 def replace_lm_in(
     lattices: Sequence[Path], words: Path, old: Path, new: Path, out: Path, *, nj: int = 1
 ) -> int:
@@ -139,6 +150,14 @@ def replace_lm_in(
     held = {real_path(path) for path in out.glob("*")}
     if both := [path for path in lattices if real_path(path) in held]:
         raise InputError(f"{out}: holds {both[0]}, which is read here; name another folder")
+    model = _grammar(old).model
+    if undercut := count_undercut(model):
+        LOGGER.warning(
+            "%s: %d of %d n-grams cost more than backing off, as of a model that is not"
+            " interpolated; where the graph went that way, costs are wrong by the difference:"
+            " decode with the graph of the new model instead",
+            *(old, undercut, len(model.log_prob)),
+        )
     replace = partial(_replace_by_files, words, old, new)
     changed = map_utterances(replace, iter_word_lattices(lattices), nj)
     shown = follow(changed, "lmrescore", total=count_decoded(lattices))

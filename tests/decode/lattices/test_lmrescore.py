@@ -10,7 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
-from bayes_asr.decode.lmrescore import Grammar, replace_lm
+from bayes_asr.decode.lmrescore import Grammar, count_undercut, replace_lm
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from bayes_asr.kaldi_io.text import WordSymbols
@@ -107,6 +107,13 @@ def test_lattices_are_not_written_among_those_that_are_read(
         assert main([*arguments, "--out", str(out)]) == 1
         assert str(out) in capsys.readouterr().err
         assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_ngrams_are_counted_that_a_graph_gets_around() -> None:
+    log_prob = {("a",): -1.0, ("b",): -1.0, ("a", "b"): -1.4, ("b", "a"): -1.6, ("b", "b"): -3.0}
+    assert count_undercut(NgramModel(2, log_prob, {("a",): -0.5, ("b",): -0.5})) == 2
+    assert not count_undercut(NgramModel(2, log_prob, {("a",): -0.5, ("b",): -2.5}))
+    assert not count_undercut(estimate_witten_bell(SENTENCES, 3, NAMES))
 
 
 def test_a_word_that_a_model_lacks_is_named(words: WordSymbols, tmp_path: Path) -> None:
