@@ -80,13 +80,19 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _find_counts(experiment: Experiment, directory: Path) -> Path | None:
-    """The file of counts that theirs has written beside its networks."""
-    file = experiment.sections["forward"].take("normalize_with_counts_from").text.split(",")[0]
-    counts = directory / Path(file).name
-    if not counts.is_file():
-        return None
-    LOGGER.info("priors: by the counts of %s", counts)
-    return counts
+    """The file of counts that theirs has written beside its networks, which is said."""
+    forward = experiment.sections["forward"]
+    source, output = (
+        forward.take(name).text.split(",")[0].strip()
+        for name in ("normalize_with_counts_from", "forward_out")
+    )
+    # The cfg has a label; the conf.cfg that theirs writes has the file that it made for this.
+    for name in (Path(source).name, f"forward_{output}_{source}.count"):
+        if (counts := directory / name).is_file():
+            LOGGER.info("priors: by the counts of %s", counts)
+            return counts
+    LOGGER.info("priors: by the training alignments, as %s has no counts of theirs", directory)
+    return None
 
 
 def _configure(args: argparse.Namespace, cfg: Path, translation: Translation) -> Config:

@@ -1,5 +1,6 @@
 """bayes-asr import-weights: a run whose log-likelihoods are those of pytorch-kaldi's equations."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,31 @@ def test_a_configuration_that_is_there_is_kept(
     assert load([tmp_path / "config.yaml"]).decode.beam == 9.0
     priors = checkpoint.read(tmp_path / "best.pt")["log_priors"].numpy()
     np.testing.assert_allclose(priors, np.log(COUNTS[::-1] / COUNTS.sum()))
+
+
+def test_counts_are_found_by_the_label_of_the_first_cfg(
+    run: Path,
+    theirs: Path,
+    small_corpus: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The cfg that a user wrote names a label; theirs puts the path into conf.cfg alone."""
+    (counts,) = theirs.glob("exp_files/*.count")
+    cfg = tmp_path / "mine.cfg"
+    cfg.write_text((theirs / "conf.cfg").read_text().replace(str(counts), "lab_cd"))
+    where = [f"--cfg={cfg}", f"--set=data.dir={small_corpus}"]
+    assert main(["import-weights", *files(theirs), str(tmp_path / "run"), *where]) == 0
+    assert f"priors: by the counts of {counts}" in capsys.readouterr().err
+    found, expected = (
+        checkpoint.read(r / "best.pt")["log_priors"] for r in (tmp_path / "run", run)
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    networks = shutil.copytree(theirs, tmp_path / "theirs")
+    (networks / "exp_files" / counts.name).unlink()
+    assert main(["import-weights", *files(networks), str(tmp_path / "other"), *where]) == 0
+    assert "priors: by the training alignments" in capsys.readouterr().err
+    assert not checkpoint.read(tmp_path / "other" / "best.pt")["log_priors"].equal(expected)
 
 
 @pytest.mark.parametrize(
