@@ -36,7 +36,7 @@ def add_words(
     if lacking := [word for word in words if word not in present]:
         further += _pronounce(lang, lacking, g2p)
     known = {entry.word for entry in lang.lexicon}
-    return replace(lang, lexicon=[*lang.lexicon, *further]), [w for w in words if w not in known]
+    return lang.extend(further), [w for w in words if w not in known]
 
 
 def _pronounce(lang: Lang, words: Sequence[str], g2p: Pronounce | None) -> list[Pronunciation]:

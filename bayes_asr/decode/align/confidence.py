@@ -65,8 +65,7 @@ class ConfidenceModel:
     def build_graph(self, words: Sequence[str]) -> Fst:
         """The graph of `words`, transition-ids on input labels, with a filler beside each phone."""
         pronouncer = self.pronouncer
-        word_ids = [pronouncer.word_ids[pronouncer.find_word(word)] for word in words]
-        acceptor = pronouncer.lexicon.transcript_acceptor(word_ids)
+        acceptor = pronouncer.accept(words)
         arcs, final = expand_context(acceptor, pronouncer.tree)
         with_fillers = [arc for phone in arcs for arc in self._add_filler(phone)]
         graph = assemble(with_fillers, final, self._hmms)

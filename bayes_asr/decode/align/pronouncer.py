@@ -63,11 +63,14 @@ class Pronouncer:
     @cached_property
     def word_ids(self) -> dict[str, int]:
         """The words of the lexicon, numbered."""
-        return number_words(self.lang.lexicon)
+        transducer = self.lang.transducer
+        return transducer.words if transducer else number_words(self.lang.lexicon)
 
     @cached_property
     def lexicon(self) -> LexiconTransducer:
         """The lexicon as a transducer, with pauses before, between and after words."""
+        if self.lang.transducer:
+            return LexiconTransducer(self.lang.transducer.fst)
         entries = fit_lexicon(self.lang.lexicon, self.phones, self.model)
         pause = (self.lang.silence or "",) if self.silence else ()
         share = self.lang.silence_probability
@@ -100,6 +103,18 @@ class Pronouncer:
         """The ways to say `word`, or the word for unknown ones; InputError if there is none."""
         return self.pronunciations[self.find_word(word)]
 
+    def accept(self, words: Sequence[str]) -> PhoneAcceptor:
+        """All ways to say `words`; InputError where there are none, or the model lacks a phone."""
+        word_ids = [self.word_ids[self.find_word(word)] for word in words]
+        acceptor = self.lexicon.transcript_acceptor(word_ids)
+        strange = {phone for _, phone, _, _ in acceptor.arcs} - {*self.model.topology}
+        if strange:
+            raise InputError(
+                f"L.fst says the phone {min(strange)}, which the model of"
+                f" {len(self.model.topology)} phones lacks; take the lang folder of the model"
+            )
+        return acceptor
+
 
 def build_transcript_fst(
     words: Sequence[str],
@@ -111,9 +126,8 @@ def build_transcript_fst(
 
     Raises InputError for a word that the lexicon lacks and for a transcript that nobody can say.
     """
-    word_ids = [pronouncer.word_ids[pronouncer.find_word(word)] for word in words]
     # The graph without costs depends on words alone; the model's costs are added by transition-id.
-    acceptor = pronouncer.lexicon.transcript_acceptor(word_ids)
+    acceptor = pronouncer.accept(words)
     graph = assemble(*expand_context(acceptor, pronouncer.tree), pronouncer.hmms)
     scales = transition_scale, self_loop_scale
     costs = transition_costs(pronouncer.model, pronouncer.hmms.transitions, *scales)

@@ -41,7 +41,7 @@ def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:
     if not spellable:
         return pronouncer
     spelled = spell(lang, spellable, ADD)
-    return replace(pronouncer, lang=replace(lang, lexicon=[*lang.lexicon, *spelled]))
+    return replace(pronouncer, lang=lang.extend(spelled))
 
 
 def open_pronouncer(

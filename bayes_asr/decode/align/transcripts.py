@@ -1,7 +1,7 @@
 """The transcripts of a data directory, and the lexicon that pronounces their words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, opening
@@ -42,9 +42,8 @@ def read_pronouncer(
     `unknown`: the word that stands for words without pronunciation, if not as oov.txt says;
     spelled: words that the lexicon lacks.
     """
-    read = read_lang(lang, unknown)
     return Pronouncer(
-        replace(read, lexicon=[*read.lexicon, *spelled]),
+        read_lang(lang, unknown).extend(spelled),
         read_symbols(find_phones_file(lang, model)),
         read_transition_model(model),
         read_tree(model.parent / "tree"),

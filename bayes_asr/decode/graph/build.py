@@ -14,6 +14,7 @@ from bayes_asr.decode.graph.compose import NOTHING_IN_COMMON, compose_graph
 from bayes_asr.decode.graph.lang import read_lexicon_fst
 from bayes_asr.decode.graph.lexicon import (
     Lang,
+    LexiconFst,
     Pronunciation,
     build_lexicon_fst,
     disambiguate,
@@ -38,15 +39,6 @@ class GraphOptions:
     transition_scale: float = 1.0
     self_loop_scale: float = 0.1
     on_the_fly: bool = False
-
-
-@dataclass(frozen=True)
-class DisambiguatedLexicon:
-    """L_disambig.fst, from phones to words, and the symbol tables of its labels."""
-
-    fst: Fst
-    phones: dict[str, int]
-    words: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ def build_graph(
     words = number_words(lexicon)
     pause = (lang.silence, symbols[-1]) if lang.silence and lang.silence_probability else ()
     fst = build_lexicon_fst(marked, numbered, words, pause, lang.silence_probability)
-    disambiguated = DisambiguatedLexicon(fst, numbered, words)
+    disambiguated = LexiconFst(fst, numbered, words)
     graph = _join_grammar(disambiguated, language_model, model, tree, options)
     return replace(graph, lexicon=[*lexicon])
 
@@ -118,7 +110,7 @@ def build_lang_graph(
             " words.txt that prepare_lang.sh or bayes-asr graph has written"
         )
     fst = read_lexicon_fst(lang / "L_disambig.fst", words.values())
-    lexicon = DisambiguatedLexicon(fst, phones, words)
+    lexicon = LexiconFst(fst, phones, words)
     # Input labels that are no phones of the model are disambiguation symbols, or foreign.
     labels = {*lexicon.fst.ilabel.tolist()} - {0, *model.topology}
     foreign = {p for p, number in lexicon.phones.items() if number in labels and p[0] != "#"}
@@ -131,7 +123,7 @@ def build_lang_graph(
 
 
 def _join_grammar(
-    lexicon: DisambiguatedLexicon,
+    lexicon: LexiconFst,
     language_model: NgramModel,
     model: TransitionModel,
     tree: Tree,

@@ -1,15 +1,14 @@
 """Lexicon, phone table and optional silence, read from lang, dict and graph folders."""
 
+import logging
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-import numpy as np
-
-from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text, real_path
-from bayes_asr.decode.graph.lexicon import Lang, Pronunciation, read_lexicon
-from bayes_asr.decode.graph.transducers import EPSILON, check_words, sources
+from bayes_asr.decode.graph.lexicon import Lang, LexiconFst, Pronunciation, read_lexicon
+from bayes_asr.decode.graph.lexicon_shares import LexiconShares
+from bayes_asr.decode.graph.transducers import EPSILON, check_words
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.context_dependency import Tree, build_monophone_tree
 from bayes_asr.kaldi_io.fst import read_fst
@@ -18,9 +17,11 @@ from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
+LOG = logging.getLogger(__name__)
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
 ALIGN_LEXICON = "phones/align_lexicon.txt"
 LEXICONS = ("lexiconp.txt", "lexicon.txt", ALIGN_LEXICON)
+LEXICON_FST = "L.fst"
 SILENCE = "phones/silence.csl"
 SILENCE_FILES = ("optional_silence.txt", "silence_phones.txt", "phones/optional_silence.txt")
 
@@ -28,8 +29,8 @@ SILENCE_FILES = ("optional_silence.txt", "silence_phones.txt", "phones/optional_
 def read_lang(lang: Path, unknown: str | None = None) -> Lang:
     """Read Kaldi's lang or dict folder, or a graph folder; L.fst tells how likely a pause is.
 
-    The lexicon is the first that is there of lexiconp.txt, lexicon.txt, phones/align_lexicon.txt.
-    `unknown`: another word than that of oov.txt.
+    The lexicon is the first that is there of lexiconp.txt, lexicon.txt, phones/align_lexicon.txt;
+    the probabilities of the last are those of L.fst. `unknown`: another word than that of oov.txt.
     """
     path = next((lang / name for name in LEXICONS if is_there(lang / name)), None)
     if path is None:
@@ -37,15 +38,17 @@ def read_lang(lang: Path, unknown: str | None = None) -> Lang:
     align = path == lang / ALIGN_LEXICON
     lexicon = _read_align_lexicon(path) if align else read_lexicon(path)
     silence = next(iter(read_silence_phones(lang)), None)
-    probability = 0.0
-    if silence:
-        fst = lang / "L.fst"
-        probability = _read_pause(fst) if is_there(fst) else pause_probability(lexicon)
+    probability, transducer = pause_probability(lexicon) if silence else 0.0, None
+    if is_there(lang / LEXICON_FST):
+        read, shares = _read_transducer(lang, lexicon, silence)
+        probability = shares.pause
+        if align:
+            lexicon, transducer = _weigh(lexicon, read, shares, lang / LEXICON_FST), read
     oov = lang / "oov.txt"
     unknown = unknown or (" ".join(_read_words(oov)) if is_there(oov) else None)
     if unknown and all(entry.word != unknown for entry in lexicon):
         raise InputError(f"{path}: lacks {unknown}, the word for words without pronunciation")
-    return Lang(lexicon, silence, probability, unknown)
+    return Lang(lexicon, silence, probability, unknown, transducer)
 
 
 def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
@@ -63,14 +66,41 @@ def read_lexicon_fst(path: Path, words: Collection[int] | None = None) -> Fst:
     return fst
 
 
-def _read_pause(path: Path) -> float:
-    """The probability of a pause before the first word in L.fst; 0 where words follow at once."""
-    fst = read_lexicon_fst(path)
-    # The arc into the pause has no label, and no word leaves the state that it leads to.
-    words = np.bincount(sources(fst)[fst.olabel > 0], minlength=fst.num_states)
-    start_arcs = slice(*fst.offsets[fst.start : fst.start + 2])
-    pauses = (fst.ilabel[start_arcs] == 0) & (words[fst.nextstate[start_arcs]] == 0)
-    return float(elementary.exp(-fst.weight[start_arcs][pauses]).astype(np.float32).sum())
+def _read_transducer(
+    lang: Path, lexicon: Iterable[Pronunciation], silence: str | None
+) -> tuple[LexiconFst, LexiconShares]:
+    """Read L.fst and its symbol tables; InputError where the pause is none of its phones."""
+    phones, words = (read_symbols(lang / name) for name in ("phones.txt", "words.txt"))
+    if silence and silence not in phones:
+        raise InputError(f"{lang / 'phones.txt'}: lacks {silence}, the phone of pauses")
+    fst = read_lexicon_fst(lang / LEXICON_FST, words.values())
+    spoken = frozenset(words[entry.word] for entry in lexicon if entry.word in words)
+    shares = LexiconShares(fst, spoken, phones[silence] if silence else -1)
+    return LexiconFst(fst, phones, words), shares
+
+
+def _weigh(
+    lexicon: Collection[Pronunciation], transducer: LexiconFst, shares: LexiconShares, path: Path
+) -> list[Pronunciation]:
+    """The lexicon with the probabilities of L.fst, which is at `path`; 1 where it has none.
+
+    InputError for a word that words.txt lacks.
+    """
+    phones, words = transducer.phones, transducer.words
+    measured = shares.of_pronunciations(max((len(entry.phones) for entry in lexicon), default=0))
+    weighed, strange = list[Pronunciation](), 0
+    for entry in lexicon:
+        if entry.word not in words:
+            raise InputError(
+                f"{path}: the words.txt beside it lacks {entry.word}, which the lexicon of the"
+                " folder has; make the folder again"
+            )
+        share = measured.get((words[entry.word], tuple(map(phones.get, entry.phones))))
+        strange += not share
+        weighed.append(Pronunciation(entry.word, share or 1.0, entry.phones))
+    if strange:
+        LOG.warning("%s: lacks %d of %d pronunciations", path, strange, len(weighed))
+    return weighed
 
 
 def read_silence_ids(lang: Path) -> tuple[int, ...]:

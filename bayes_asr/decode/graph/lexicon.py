@@ -4,7 +4,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.base import elementary
@@ -38,17 +38,34 @@ class Pronunciation:
 
 
 @dataclass(frozen=True)
+class LexiconFst:
+    """L.fst or L_disambig.fst, from phones to words, and the symbol tables of its labels."""
+
+    fst: Fst
+    phones: dict[str, int]
+    words: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Lang:
     """A lexicon, and what may stand between its words.
 
     `silence`: the phone of pauses, if there is one; `silence_probability`: of a pause, 0 where
-    words have none between them; `unknown`: the word that stands for words without pronunciation.
+    words have none between them; `unknown`: the word that stands for words without pronunciation;
+    `transducer`: the L.fst that the folder has of this lexicon.
     """
 
     lexicon: Sequence[Pronunciation]
     silence: str | None = None
     silence_probability: float = 0.0
     unknown: str | None = None
+    transducer: LexiconFst | None = None
+
+    def extend(self, entries: Sequence[Pronunciation]) -> "Lang":
+        """Return the same with further pronunciations, which no L.fst has."""
+        if not entries:
+            return self
+        return replace(self, lexicon=[*self.lexicon, *entries], transducer=None)
 
 
 def read_lexicon(path: Path) -> list[Pronunciation]:
