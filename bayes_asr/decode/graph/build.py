@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, replacing
+from bayes_asr.base.files import discard, find_files, is_there, replacing
 from bayes_asr.decode.graph.compose import NOTHING_IN_COMMON, compose_graph
-from bayes_asr.decode.graph.lang import read_lexicon_fst
+from bayes_asr.decode.graph.lang import LEXICON_FST, read_lexicon_fst
 from bayes_asr.decode.graph.lexicon import (
     Lang,
     LexiconFst,
@@ -22,7 +22,7 @@ from bayes_asr.decode.graph.lexicon import (
     number_words,
 )
 from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst
-from bayes_asr.decode.graph.transducers import BACKOFF, EPSILON
+from bayes_asr.decode.graph.transducers import BACKOFF, EPSILON, sort_by_output
 from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.openfst import Fst
@@ -48,7 +48,7 @@ class Graph:
     With a `grammar`, which is G, `hclg` is HCL: what is composed with it while it is searched.
     `disambiguation` holds the transition-ids that stood for disambiguation symbols, none of which
     is left in `hclg`; `foreign_words` the words of the language model that the lexicon lacks;
-    `lexicon` is empty where a lang folder has it.
+    `lexicon` is empty where a lang folder has it, else `silence_probability` is of its pauses.
     """
 
     hclg: Fst
@@ -59,6 +59,7 @@ class Graph:
     disambiguation: list[int]
     foreign_words: set[str]
     lexicon: list[Pronunciation]
+    silence_probability: float = 0.0
 
 
 def build_graph(
@@ -88,7 +89,8 @@ def build_graph(
     fst = build_lexicon_fst(marked, numbered, words, pause, lang.silence_probability)
     disambiguated = LexiconFst(fst, numbered, words)
     graph = _join_grammar(disambiguated, language_model, model, tree, options)
-    return replace(graph, lexicon=[*lexicon])
+    share = lang.silence_probability if pause else 0.0
+    return replace(graph, lexicon=[*lexicon], silence_probability=share)
 
 
 def build_lang_graph(
@@ -141,7 +143,7 @@ def _join_grammar(
 
 
 def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
-    """Write the graph directory `out` as mkgraph.sh does; the graph appears last.
+    """Write the graph directory `out` as mkgraph.sh does, and L.fst; the graph appears last.
 
     `silence` lists the silence phones, the optional one first.
     """
@@ -159,16 +161,22 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
         write_lines(numbers, phones_dir / f"{name}.int")
         write_lines([":".join(map(str, numbers))], phones_dir / f"{name}.csl")
     _write_align_lexicon(graph, silence[:1], phones_dir)
+    _write_lexicon_fst(graph, silence[:1], out)
     _write_graph_files(graph, out)
 
 
 def write_lang_graph(graph: Graph, lang: Path, out: Path) -> None:
-    """Write the graph directory `out` with the sets of phones of the lang folder."""
+    """Write the graph directory `out` with the sets of phones and the L.fst of the lang folder."""
     _write_symbols(graph, out)
     for name in OF_LANG:
         for path in find_files(lang / "phones", f"{name}.*"):
             with replacing(out / "phones" / path.name) as temporary:
                 shutil.copyfile(path, temporary)
+    if is_there(lang / LEXICON_FST):
+        with replacing(out / LEXICON_FST) as temporary:
+            shutil.copyfile(lang / LEXICON_FST, temporary)
+    else:
+        discard(out / LEXICON_FST)
     _write_graph_files(graph, out)
 
 
@@ -188,6 +196,14 @@ def _write_symbols(graph: Graph, out: Path) -> None:
     write_mapping(graph.phones.items(), out / "phones.txt")
     write_lines([graph.num_pdfs], out / "num_pdfs")
     write_lines(graph.disambiguation, out / "disambig_tid.int")
+
+
+def _write_lexicon_fst(graph: Graph, silence: Sequence[str], out: Path) -> None:
+    """Write L.fst, by which transcripts are aligned: it has the probabilities of the lexicon."""
+    share = graph.silence_probability
+    tables, pause = (graph.phones, graph.words), silence if share else ()
+    fst = build_lexicon_fst(graph.lexicon, *tables, pause, share, backoff=False)
+    write_fst(sort_by_output(fst), out / LEXICON_FST, "vector")
 
 
 def _write_align_lexicon(graph: Graph, silence: Sequence[str], phones_dir: Path) -> None:

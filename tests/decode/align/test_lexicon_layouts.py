@@ -1,11 +1,11 @@
-"""Alignment by L.fst of each layout that Kaldi's scripts write.
+"""Alignment by L.fst of each layout that Kaldi's scripts write, and by folders made of one lexicon.
 
 The layouts are what the scripts of egs/wsj/s5/utils print; where KALDI_ROOT is set, they are asked.
 """
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.cli import main
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.forced import align_utterance, word_spans
 from bayes_asr.decode.align.partial import PartialAligner
 from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.graph.lang import read_lang
+from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.transducers import build_fst
 from bayes_asr.decode.search.utterance import choose_engine
@@ -288,3 +290,72 @@ def test_further_words_have_pauses_as_the_others(tmp_path: Path) -> None:
     words, loglikes = ["a", "aba"], speak(spoken)
     found = align_utterance("u", words, loglikes, speech, AlignOptions(1.0), ENGINE)
     assert word_spans(words, found.transition_ids, speech) == [(30, 38), (68, 92)]
+
+
+DICT: Mapping[str, str] = {
+    "lexiconp.txt": "a 0.9 A\na 0.01 B\nb 1.0 B A\n<unk> 1.0 SIL\n",
+    "silence_phones.txt": "SIL\n",
+    "nonsilence_phones.txt": "A\nB\n",
+    "optional_silence.txt": "SIL\n",
+    "text": "u1 a b a\nu2 b\n",
+}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    """A dict folder, and what is made of it: a lang folder and the graphs of both."""
+    for name, text in DICT.items():
+        (tmp_path / name).write_text(text)
+    write_model(tmp_path)
+    lang, graph, lang_graph = (tmp_path / name for name in ("lang", "graph", "lang_graph"))
+    options = LangOptions("<unk>", position_dependent=False, silence_probability=0.1)
+    write_lang(tmp_path, lang, options)
+    common = ["--text", tmp_path / "text", "--model", tmp_path / "final.mdl", "--out"]
+    own = ["--lexicon", tmp_path / "lexiconp.txt", "--silence-prob", 0.1]
+    own += ["--phones", lang / "phones.txt"]
+    for arguments in ([*own, *common, graph], ["--lang", lang, *common, lang_graph]):
+        assert main(["graph", *map(str, arguments)]) == 0
+    return {"dict": tmp_path, "lang": lang, "graph": graph, "lang_graph": lang_graph}
+
+
+def test_folders_of_one_lexicon_align_alike(folders: Mapping[str, Path]) -> None:
+    """A sound that is rather B than A, but by less than the pronunciation B is rarer."""
+    model, loglikes = folders["dict"] / "final.mdl", speak([("SIL", 9), ("A", 9), ("SIL", 9)])
+    loglikes[9:18, 4:] = loglikes[9:18, 2:4].max() + 0.4
+    table = folders["lang"] / "phones.txt"
+    (folders["dict"] / "phones.txt").write_bytes(table.read_bytes())
+    expected = set(read_lang(folders["dict"]).lexicon)
+    costs = []
+    for kind, folder in folders.items():
+        speech = read_pronouncer(folder, model)
+        assert set(speech.lang.lexicon) == expected, kind
+        found = align_utterance("u", ["a"], loglikes, speech, AlignOptions(0.1), ENGINE)
+        assert phones_of(found.transition_ids, speech) == [1, 2, 1], kind
+        assert speech.lang.silence_probability == (0.5 if kind == "dict" else 0.1)
+        costs.append(found.cost)
+    # Each of both pauses costs -log(p).
+    assert costs[0] - costs[1] == pytest.approx(2 * math.log(0.1 / 0.5), abs=1e-4)
+    assert costs[1:] == pytest.approx([costs[1]] * 3, abs=1e-5)
+
+
+def test_a_graph_of_a_lexicon_has_the_lexicon_of_its_lang_folder(
+    folders: Mapping[str, Path],
+) -> None:
+    names = ("lang", "graph", "lang_graph")
+    lexicons = [(folders[name] / "L.fst").read_bytes() for name in names]
+    assert lexicons == lexicons[:1] * 3
+
+
+def test_no_lexicon_of_an_earlier_graph_is_left(folders: Mapping[str, Path]) -> None:
+    lang, dictionary, graph = folders["lang"], folders["dict"], folders["graph"]
+    (lang / "L.fst").unlink()
+    sources = ["--text", dictionary / "text", "--model", dictionary / "final.mdl"]
+    assert main(["graph", "--lang", *map(str, [lang, *sources, "--out", graph])]) == 0
+    assert not (graph / "L.fst").exists()
+
+
+def test_a_graph_may_lie_in_its_lang_folder(folders: Mapping[str, Path]) -> None:
+    lang, dictionary = folders["lang"], folders["dict"]
+    sources = ["--text", dictionary / "text", "--model", dictionary / "final.mdl"]
+    assert main(["graph", "--lang", *map(str, [lang, *sources, "--out", lang])]) == 0
+    assert (lang / "L.fst").read_bytes() == (folders["graph"] / "L.fst").read_bytes()
