@@ -4,7 +4,6 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, printable
@@ -12,12 +11,13 @@ from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, sugges
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
-from bayes_asr.decode.align.transcripts import read_word_timer
+from bayes_asr.decode.align.transcripts import locate_timer
 from bayes_asr.decode.forward.network_record import describe_network
+from bayes_asr.decode.graph.lang import find_lexicon
 from bayes_asr.decode.keywords import open_index
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
-from bayes_asr.decode.search.search_record import locate_graph
+from bayes_asr.decode.search.search_record import find_graph_of
 from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.evaluate.score.run_scores import SETS
 from bayes_asr.kaldi_io.jobs import find_jobs
@@ -124,10 +124,10 @@ def find_in_set(
     lattices = find_jobs(decode_dir, "lat")
     if not lattices:
         raise InputError(f"{decode_dir}: holds no lattices lat.N.gz; decode the set again")
-    graph = locate_graph(decode_dir, config)
+    graph = find_graph_of(decode_dir, config)
     numbers = read_phrases(phrases, graph / "words.txt")
-    timer = partial(read_word_timer, graph, config)
-    index = open_index(decode_dir, lattices, weights, nj, timer)
+    timer = locate_timer(graph, config)
+    index = open_index(decode_dir, lattices, weights, nj, timer, find_lexicon(graph))
     places: dict[str, Place] = {}
     for directory in locate_all(config.data, name, "features"):
         places |= read_places(directory) or {}

@@ -5,7 +5,7 @@ words there, one right after the other.  Kaldi: lattice-to-kws-index, kws-search
 "Lattice indexing for spoken term detection", 2011).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
@@ -20,7 +21,7 @@ from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, state_of
 from bayes_asr.decode.lattices.mbr import build_arc_table
 from bayes_asr.decode.lattices.paths import Weights, weigh
 from bayes_asr.decode.lattices.rescore import count_decoded, iter_word_lattices
-from bayes_asr.decode.lattices.word_times import WordTimer
+from bayes_asr.decode.lattices.word_times import ReadTimer, read_no_timer
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
 
 NO_WORD = 0
@@ -124,17 +125,17 @@ def index_lattices(
     lattices: Iterable[tuple[str, CompactLattice]],
     weights: Weights,
     nj: int = 1,
-    timer: WordTimer | None = None,
+    read_timer: ReadTimer = read_no_timer,
 ) -> KeywordIndex:
     """Return the index of word lattices at an LM weight and a penalty, made by `nj` processes.
-
-    Without `timer` words have the times of lattices.
 
     InputError where there is no lattice.
     """
     utterances: list[str] = []
     tables, states = [], 0
-    for utt, num_states, table in map_utterances(partial(_list_arcs, weights, timer), lattices, nj):
+    for utt, num_states, table in map_utterances(
+        partial(_list_arcs, weights, read_timer), lattices, nj
+    ):
         table["owner"] = np.full(len(table["word"]), len(utterances), np.int32)
         table["source"] += states
         table["target"] += states
@@ -148,10 +149,10 @@ def index_lattices(
 
 
 def _list_arcs(
-    weights: Weights, timer: WordTimer | None, utt: str, lattice: CompactLattice
+    weights: Weights, read_timer: ReadTimer, utt: str, lattice: CompactLattice
 ) -> tuple[str, int, dict[str, np.ndarray]]:
     """The utterance, its number of states, and its columns of a KeywordIndex but `owner`."""
-    table = build_arc_table(weigh(lattice, *weights), timer)
+    table = build_arc_table(weigh(lattice, *weights), read_timer())
     # Backwards from the last state, which all paths enter: a layer enters states of one depth.
     visits = np.zeros(table.num_nodes)
     visits[-1] = 1.0
@@ -179,26 +180,27 @@ def open_index(
     lattices: Sequence[Path],
     weights: Weights,
     nj: int = 1,
-    read_timer: Callable[[], WordTimer | None] = lambda: None,
+    read_timer: ReadTimer = read_no_timer,
+    lexicon: Sequence[Path] = (),
 ) -> KeywordIndex:
     """Read decode_dir/keywords.npz, which is made, or made anew where the lattices changed.
 
-    Where it cannot be written, the index is held in memory. The timer is read where it is made.
+    Where it cannot be written, the index is held in memory. read_timer: asked for where it is made;
+    lexicon: the files, as far as they are there, that the times of words hang on.
     """
 
     def read() -> KeywordIndex:
         what, total = f"{decode_dir}: index", count_decoded(lattices)
         shown = follow(iter_word_lattices(lattices), what, total=total)
-        return index_lattices(shown, weights, nj, read_timer())
+        return index_lattices(shown, weights, nj, read_timer)
 
     def make(_: Path) -> Arrays:
         index = read()
         return {field.name: getattr(index, field.name) for field in fields(index)}
 
-    made_from = {path.name: state_of(path) for path in lattices} | {
-        "weights": repr(weights),
-        "times": "of words",
-    }
+    made_from = {path.name: state_of(path) for path in lattices}
+    made_from |= {str(path): state_of(path) for path in lexicon if is_there(path)}
+    made_from |= {"weights": repr(weights), "times": "of words"}
     try:
         return Index(decode_dir).of(
             "keywords", made_from, make, lambda _, arrays: KeywordIndex(**arrays)

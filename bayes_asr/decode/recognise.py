@@ -105,22 +105,23 @@ class Recogniser:
             )
         if not reached:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
-        hypothesis = self._time(name, lattice)
+        hypothesis = decode_mbr(lattice, *self.weights, change_words=False, name=name).words
         words = [self.words[timed.word] for timed in hypothesis]
-        spans = self._align(name, words, loglikes) or [(t.start, t.end) for t in hypothesis]
-        return self._place(hypothesis, spans)
+        if spans := self._align(name, words, loglikes):
+            return self._place(hypothesis, spans)
+        return self._time(name, lattice)
 
     def name_settled(self, name: str, lattice: CompactLattice) -> list[RecognisedWord]:
         """The words of a lattice, not of a whole utterance, that all of its ends have in common."""
         count = count_settled(lattice, *self.weights)
-        settled = self._time(name, lattice)[:count]
-        return self._place(settled, [(word.start, word.end) for word in settled])
+        return self._time(name, lattice)[:count]
 
-    def _time(self, name: str, lattice: CompactLattice) -> list[TimedWord]:
+    def _time(self, name: str, lattice: CompactLattice) -> list[RecognisedWord]:
         """The words of the best path, with confidences and their times in the mean of all paths."""
-        return decode_mbr(
+        words = decode_mbr(
             lattice, *self.weights, change_words=False, name=name, timer=self._timer
         ).words
+        return self._place(words, [(word.start, word.end) for word in words])
 
     @cached_property
     def _timer(self) -> WordTimer | None:
@@ -144,7 +145,7 @@ class Recogniser:
     def _align(
         self, name: str, words: list[str], loglikes: np.ndarray
     ) -> list[tuple[float, float]] | None:
-        """Frames of the words by forced alignment: words of a lattice have no exact times."""
+        """Frames of the words by forced alignment, where these words can be aligned."""
         if self.pronouncer is None:
             return None
         options = AlignOptions(self.options.acoustic_scale)

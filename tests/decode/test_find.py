@@ -4,15 +4,28 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bayes_asr.cli import main
+from bayes_asr.decode.keywords import open_index
 from bayes_asr.kaldi_io.text import read_symbols, read_text
-from tests.support.tones import command
+from tests.support.tones import WORDS, command, speak
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
 pytestmark = pytest.mark.slow
+
+
+def number_of(run: Path, word: str) -> int:
+    return read_symbols(run.parent / "exp/graph/words.txt")[word]
+
+
+def speak_set(count: int, seed: int) -> dict[str, list[tuple[str, float, float]]]:
+    """The words of the utterances of a set, as `write_set` has them, with begins and ends."""
+    rng = np.random.default_rng(seed)
+    spoken = [speak(rng.choice([*WORDS], 4).tolist(), rng).words for _ in range(count)]
+    return {f"s{number // 4}-{number}": words for number, words in enumerate(spoken)}
 
 
 def test_words_are_found_in_lattices(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,6 +52,30 @@ def test_words_are_found_in_lattices(run: Path, capsys: pytest.CaptureFixture[st
     assert index.stat().st_mtime_ns != made
     assert main(["find", str(run), "onne"]) == 1
     assert "lacks 'onne', so no lattice has it; did you mean one?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("nj", ["1", "2"])
+def test_times_are_those_of_the_sound(
+    run: Path, nj: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also those of an index that an earlier version made, with the times of lattices."""
+    found = shutil.copytree(run, tmp_path / "run")
+    decoded = found / "decode_dev"
+    index = open_index(decoded, [decoded / "lat.1.gz"], (2.0, 0.0))
+    rough = [place for word in WORDS for place in index.find([number_of(run, word)])]
+    command(
+        "find", found, *WORDS, "--on", "dev", "--lmwt", "2", "--least", "0.5", "--json", "--nj", nj
+    )
+    places = json.loads(capsys.readouterr().out)
+    spoken = speak_set(8, seed=1)
+    distances = []
+    for place in places:
+        begins = [begin for word, begin, _ in spoken[place["utterance"]] if word == place["phrase"]]
+        distances.append(min((abs(begin - place["begin"]) for begin in begins), default=9.0))
+    assert np.mean(np.array(distances) <= 0.03) > 0.9
+    assert {(p.utterance, p.begin) for p in rough} != {
+        (place["utterance"], round(100 * place["begin"])) for place in places
+    }
 
 
 def test_words_are_found_by_the_numbers_of_the_graph_that_wrote_them(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, opening
@@ -10,13 +11,14 @@ from bayes_asr.config.schema import Config
 from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.graph.lang import find_phones_file, read_lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
-from bayes_asr.decode.lattices.word_times import WordTimer
+from bayes_asr.decode.lattices.word_times import ReadTimer, WordTimer, read_no_timer
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import DataDir, WordSymbols, read_symbols, read_text
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.task import task_of
 
 LIMIT = "--max-skipped"
+ROUGH = "%s; words have the times of lattices, which are early"
 PronouncerFiles = tuple[Path, Path, str | None, tuple[Pronunciation, ...]]
 """The arguments of `read_pronouncer`."""
 
@@ -50,17 +52,26 @@ def read_pronouncer(
     )
 
 
-def read_word_timer(graph: Path, config: Config) -> WordTimer | None:
-    """The timer of the lattices of a run; None, with a warning, where lexicon or model are gone.
+def locate_timer(graph: Path, config: Config) -> ReadTimer:
+    """What reads the timer of lattices of a run that a graph has made.
 
-    Kaldi's graph folders need not have a lexicon.
+    Without lexicon or model, which a warning names, words have the times of lattices. Kaldi's graph
+    folders need not have a lexicon.
     """
     try:
-        with opening():
-            pronouncer = read_pronouncer(graph, task_of(config).locate_model())
-            return pronouncer.time_words(WordSymbols(graph / "words.txt"))
+        return partial(_read_timer, graph, task_of(config).locate_model())
     except InputError as error:
-        LOGGER.warning("%s; words have the times of lattices, which are early", error)
+        LOGGER.warning(ROUGH, error)
+        return read_no_timer
+
+
+@cache  # each process reads it once
+def _read_timer(graph: Path, model: Path) -> WordTimer | None:
+    try:
+        with opening():
+            return read_pronouncer(graph, model).time_words(WordSymbols(graph / "words.txt"))
+    except InputError as error:
+        LOGGER.warning(ROUGH, error)
         return None
 
 

@@ -51,6 +51,11 @@ def read_lang(lang: Path, unknown: str | None = None) -> Lang:
     return Lang(lexicon, silence, probability, unknown, transducer)
 
 
+def find_lexicon(lang: Path) -> list[Path]:
+    """The files of pronunciations in a folder, of which `read_lang` takes the first, and L.fst."""
+    return [lang / name for name in (*LEXICONS, LEXICON_FST) if is_there(lang / name)]
+
+
 def pause_probability(lexicon: Iterable[Pronunciation]) -> float:
     """The usual probability of a pause between words: none where each word is a phone."""
     return 0.0 if all(len(entry.phones) == 1 for entry in lexicon) else SILENCE_PROBABILITY

@@ -12,7 +12,7 @@ from bayes_asr.base.progress import follow
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, write_ctm
 from bayes_asr.decode.lattices.mbr import MbrHypothesis, TimedWord, decode_mbr
 from bayes_asr.decode.lattices.paths import Weights, best_paths, sweep_words
-from bayes_asr.decode.lattices.word_times import WordTimer
+from bayes_asr.decode.lattices.word_times import ReadTimer, read_no_timer
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import WordSymbols, read_text, write_mapping, write_text
@@ -141,7 +141,7 @@ def write_ctm_at(
     places: Mapping[str, Place] | None = None,
     nj: int = 1,
     frame_shift: float = FRAME_SHIFT,
-    timer: WordTimer | None = None,
+    read_timer: ReadTimer = read_no_timer,
 ) -> None:
     """Write the words of least expected error in word lattices at one pair of weights as a CTM.
 
@@ -149,13 +149,15 @@ def write_ctm_at(
     --decode-mbr=true; `places`, `frame_shift` as for ctm.write_ctm.
     """
     symbols = WordSymbols(words)
-    timed = map_utterances(partial(time_words, weights, timer), iter_word_lattices(lattices), nj)
+    timed = map_utterances(
+        partial(time_words, weights, read_timer), iter_word_lattices(lattices), nj
+    )
     shown = follow(timed, path.name, total=count_decoded(lattices))
     write_ctm(shown, symbols, path, frame_shift, places)
 
 
 def time_words(
-    weights: Weights, timer: WordTimer | None, utt: str, lattice: CompactLattice
+    weights: Weights, read_timer: ReadTimer, utt: str, lattice: CompactLattice
 ) -> tuple[str, list[TimedWord]]:
     """Return the utterance and its words of least expected error."""
-    return utt, decode_mbr(lattice, *weights, name=utt, timer=timer).words
+    return utt, decode_mbr(lattice, *weights, name=utt, timer=read_timer()).words

@@ -5,7 +5,7 @@ the end of the word before its own. Kaldi: lattice-align-words-lexicon, which ma
 here an arc has the times of its word on the best path that takes it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -21,6 +21,16 @@ END = -1  # stands behind the phones of a path
 
 Phones = tuple[tuple[int, int], ...]
 """Phone-ids, each with its first frame."""
+
+
+ReadTimer = Callable[[], "WordTimer | None"]
+"""Reads what tells the times of words, once in each process; None where words have the times of
+lattices.
+"""
+
+
+def read_no_timer() -> None:
+    """No timer: words have the times of lattices."""
 
 
 class Reading(NamedTuple):
@@ -52,8 +62,8 @@ class WordTimer:
         """Return the first frame of each arc's word, and the first after it, int64 [A].
 
         lattice: weighed. Where the phones of a path can be shared among its words in several ways,
-        one is taken. An arc without a word has its own times, and so has one whose best path has
-        other phones than those of its words, such as a word that was broken off.
+        one is taken. An arc without a word has its own times, and so has one whose best path has up
+        to its word other phones than those of its words, such as a word that was broken off.
         """
         source = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
         lengths = np.diff(lattice.tid_offsets)
@@ -113,13 +123,15 @@ class WordTimer:
     ) -> list[Reading]:
         """The readings of a path with arcs and phones behind it; words: of all arcs."""
         arcs = tuple(arc for arc in arcs if words[arc])
-        return [
-            settled
+        settled = (
+            reading
             for before in readings
-            for settled in self._settle(
+            for reading in self._settle(
                 words, Reading(before.arcs + arcs, before.phones + phones, before.span), wanted
             )
-        ]
+        )
+        # Ways to read what is over, of which there may be very many, leave the same.
+        return [*dict.fromkeys(settled)]
 
     def _settle(
         self, words: Sequence[int], reading: Reading, wanted: int | None

@@ -97,13 +97,13 @@ def read_search(decode_dir: Path) -> tuple[Path, SearchOptions]:
     return graph, options
 
 
-def locate_graph(decode_dir: Path, config: Config) -> Path:
-    """The graph that the lattices of a set of a run were made with: that which its record names, or
-    where that has moved the run's own; InputError where neither is that graph.
+def find_graph_of(decode_dir: Path, config: Config) -> Path:
+    """The graph that a set of a run was decoded with: that which its record names, or where that
+    has moved the run's own; InputError where neither is that graph.
     """
     configured = locate(config.data.graph, config.data, "decoding graph")
     record = read_record(decode_dir)
-    if record is None:
+    if record is None or DIGEST not in record:  # what a decoder wrote has no graph
         return configured
     recorded = Path(record.get("graph", configured))
     options = SearchOptions.from_config(config.decode)
@@ -112,8 +112,9 @@ def locate_graph(decode_dir: Path, config: Config) -> Path:
         with suppress(InputError, OSError):
             if has_same_graph(record, describe_search(graph, options, lm)):
                 return graph
+    changed = lm if lm and not is_there(lm) else recorded
     raise InputError(
-        f"{recorded}: gone or changed, but the lattices of {decode_dir} were made with it; decode"
+        f"{changed}: gone or changed, but the lattices of {decode_dir} were made with it; decode"
         " the set again"
     )
 

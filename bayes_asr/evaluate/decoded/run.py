@@ -3,7 +3,7 @@ against the references of its data.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,15 +23,16 @@ from bayes_asr.data.corpus.references import (
 )
 from bayes_asr.data.directories import locate, locate_streams
 from bayes_asr.data.features.skipped import report_lacking
-from bayes_asr.decode.align.transcripts import read_word_timer
+from bayes_asr.decode.align.transcripts import locate_timer
 from bayes_asr.decode.forward.network_record import check_network
+from bayes_asr.decode.graph.lang import find_lexicon
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, read_places
 from bayes_asr.decode.lattices.rescore import write_ctm_at
-from bayes_asr.decode.lattices.word_times import WordTimer
+from bayes_asr.decode.lattices.word_times import ReadTimer
 from bayes_asr.decode.search.search_record import (
     describe_differences,
     describe_search,
-    locate_graph,
+    find_graph_of,
     read_record,
 )
 from bayes_asr.evaluate.score.conventions import (
@@ -73,8 +74,7 @@ class Ctms(Mapping[Weights, Path]):
     """The CTM of a set at each pair of weights, made from its lattices when it is first asked for.
 
     `weights` are those that the set was decoded at; `words` is the words.txt of its graph;
-    `frame_shift`: seconds from one frame of the lattices to the next; `read_timer`: reads what
-    tells the times of words.
+    `frame_shift`: seconds from one frame of the lattices to the next.
     """
 
     weights: tuple[Weights, ...]
@@ -85,7 +85,7 @@ class Ctms(Mapping[Weights, Path]):
     places: Mapping[str, Place] | None
     nj: int
     frame_shift: float
-    read_timer: Callable[[], WordTimer | None]
+    read_timer: ReadTimer
 
     def __post_init__(self) -> None:
         """Remove what an earlier scoring left: its lattices may have been others."""
@@ -107,7 +107,7 @@ class Ctms(Mapping[Weights, Path]):
                 self.places,
                 self.nj,
                 self.frame_shift,
-                self._timer,
+                self.read_timer,
             )
             write_lines(iter_scored_lines(everything, self.glm), path)
             everything.unlink()
@@ -117,10 +117,6 @@ class Ctms(Mapping[Weights, Path]):
         """Write a CTM that another process has made."""
         with writing(self._find_path(weights)) as file:
             file.write(ctm)
-
-    @cached_property
-    def _timer(self) -> WordTimer | None:
-        return self.read_timer()
 
     def _find_path(self, weights: Weights) -> Path:
         return self.directory / f"lmwt{weights[0]:g}.wip{weights[1]:.1f}.ctm"
@@ -185,7 +181,7 @@ class TimedSet:
         lattices = tuple(find_files(decode, "lat.*.gz"))
         if not lattices:
             raise InputError(f"{decode}: holds no lattices lat.N.gz; decode the set again")
-        graph = locate_graph(decode, config)
+        graph = find_graph_of(decode, config)
         # A network that skips frames has longer ones, and its CTM other times.
         self.ctms = Ctms(
             tuple(files),
@@ -196,7 +192,7 @@ class TimedSet:
             read_places(self.data),
             nj,
             FRAME_SHIFT * task_of(config).output_stride,
-            partial(read_word_timer, graph, config),
+            locate_timer(graph, config),
         )
 
     @cached_property
@@ -292,7 +288,8 @@ class DecodedRun:
         if options.glm:
             rules.append(find_glm(options.glm, Path(data.dir)))
         if options.glm or KNOWN in options.conventions:
-            rules += [locate_graph(folder, self.config) / "words.txt" for folder in folders]
+            graphs = [find_graph_of(folder, self.config) for folder in folders]
+            rules += [path for at in graphs for path in (at / "words.txt", *find_lexicon(at))]
         outputs = [
             path
             for folder in folders
@@ -330,7 +327,7 @@ class DecodedRun:
 
     def _read_vocabulary(self) -> set[str]:
         """The words of the decoding graphs."""
-        graphs = {locate_graph(self.path / f"decode_{name}", self.config) for name in self.sets}
+        graphs = {find_graph_of(self.path / f"decode_{name}", self.config) for name in self.sets}
         return {word for graph in graphs for word in read_symbols(graph / "words.txt")}
 
     def _find_texts(self, name: str) -> TextSweep:

@@ -158,6 +158,45 @@ def test_words_of_a_single_path_have_its_times() -> None:
     assert [(word.start, word.end) for word in words] == [*spans.values()]
 
 
+def chain(words: list[tuple[int, list[int]]]) -> CompactLattice:
+    """A lattice of one path, of words and their phones."""
+    parts = [[tid for phone in phones for tid in speak(phone, LEAST)] for _, phones in words]
+    final = np.full(len(words) + 1, np.inf, np.float32)
+    final[-1] = 0
+    zeros = np.zeros(len(words), np.float32)
+    return CompactLattice(
+        offsets=row_offsets([*[1] * len(words), 0]),
+        word=np.array([word for word, _ in words], np.int32),
+        graph=zeros,
+        acoustic=zeros,
+        nextstate=np.arange(1, len(final), dtype=np.int32),
+        tid_offsets=row_offsets([*map(len, parts)]),
+        tids=np.concatenate(parts).astype(np.int32),
+        final_graph=final,
+        final_acoustic=final,
+        final_tid_offsets=row_offsets([0] * len(final)),
+        final_tids=np.empty(0, np.int32),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lexicon", "second"),
+    [
+        ({1: [[A]], 2: [[SIL]]}, [SIL, SIL]),  # a word that is said as the pause is
+        ({1: [[A], [A, B]], 2: [[B, C], [C]]}, [B, C]),
+    ],
+)
+def test_many_ways_to_read_a_path_take_no_time(
+    lexicon: dict[int, list[list[int]]], second: list[int]
+) -> None:
+    """Two ways for each pair of words: one after the other, 2 to the power of their number."""
+    pairs = 100
+    lattice = chain([(1, [A]), (2, second)] * pairs)
+    begin, _ = WordTimer(lexicon, SIL, MODEL).time_arcs(lattice)
+    assert begin[::2].tolist() == [3 * LEAST * pair for pair in range(pairs)]
+    assert set((begin[1::2] - begin[::2]).tolist()) <= {LEAST, 2 * LEAST}
+
+
 def test_what_is_not_of_the_lexicon_has_the_times_of_its_arc() -> None:
     lattice = make_network(random.Random(0), slots=2).to_lattice()
     plain = WordTimer({}, SIL, MODEL).time_arcs(lattice)

@@ -15,7 +15,11 @@ from bayes_asr.cli import main
 from bayes_asr.cli import score as verb
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.merge import load
-from bayes_asr.decode.search.search_record import describe_search, write_record
+from bayes_asr.decode.search.search_record import (
+    describe_search,
+    find_graph_of,
+    write_record,
+)
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.lattice_files import write_lattices
@@ -143,6 +147,25 @@ def test_words_are_spelled_by_the_graph_that_decoded(run: Path) -> None:
     score(run, "--scorer", "native")
     (plain,) = read_scores(run / "score_test.json")
     assert (plain.lm_weight, plain.counts.errors) == (5.0, 0)
+
+
+def test_words_that_a_decoder_wrote_have_no_graph(run: Path) -> None:
+    write_record({"network": "0123"}, run / "decode_dev")
+    config = load([run / "config.yaml"])
+    assert find_graph_of(run / "decode_dev", config) == run.parent / "graph"
+
+
+def test_a_language_model_that_is_gone_is_named(run: Path) -> None:
+    apart = run.parent / "graph" / "HCL.fst"
+    apart.write_text("made up")
+    (run.parent / "big.arpa").write_text("made up")
+    record = describe_search(run.parent / "graph", SearchOptions(), run.parent / "big.arpa")
+    write_record(record, run / "decode_dev")
+    config = load([run / "config.yaml"])
+    assert find_graph_of(run / "decode_dev", config) == run.parent / "graph"
+    (run.parent / "big.arpa").unlink()
+    with pytest.raises(InputError, match=r"big\.arpa: gone or changed"):
+        find_graph_of(run / "decode_dev", config)
 
 
 @pytest.mark.parametrize("by_time", [True, False])
