@@ -46,6 +46,18 @@ def fold_case(word: str) -> str:
     return unicodedata.normalize("NFC", undot(word.casefold()))
 
 
+def split_letters(word: str) -> list[str]:
+    """The letters and digits of a word in lower case, composed, each with the marks after it."""
+    letters: list[str] = []
+    for character in fold_case(word):
+        category = unicodedata.category(character)[0]
+        if category == "M" and letters:
+            letters[-1] += character
+        elif category in "LN":
+            letters.append(character)
+    return letters
+
+
 def find_mark(field: str) -> str | None:
     """The first such character of a field, as `U+00A0 NO-BREAK SPACE`, or None."""
     if field.isprintable() and (field.isascii() or BLANKS.isdisjoint(field)):

@@ -1,8 +1,7 @@
 """Words that a lexicon of graphemes lacks, by their letters, as the lexicon spells its own."""
 
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from bayes_asr.decode.align.transcripts import (
     read_transcripts,
 )
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
-from bayes_asr.kaldi_io.marks import fold_case
+from bayes_asr.kaldi_io.marks import has_dotless, split_letters, take_dotless
 from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.tasks.task import task_of
 
@@ -82,10 +81,10 @@ def open_transcripts(
 
 def _part(lang: Lang, words: Iterable[str]) -> tuple[list[str], list[str]]:
     """Words that the letters of a lexicon spell, and others."""
-    phone_of = learn_graphemes(lang) or {}
+    phone_of, split = learn_graphemes(lang) or {}, choose_letters(lang)
     parted: tuple[list[str], list[str]] = [], []
     for word in words:
-        letters = split_letters(word)
+        letters = split(word)
         parted[not letters or not phone_of.keys() >= {*letters}].append(word)
     return parted
 
@@ -101,11 +100,11 @@ def spell(lang: Lang, words: Sequence[str], remedy: str) -> list[Pronunciation]:
             f"the lexicon lacks {name_some(words)}, and is not of letters, by which they could be"
             f" spelled: {remedy}"
         )
-    spelled = []
+    spelled, split = [], choose_letters(lang)
     for word in words:
-        phones = [phone_of.get(letter) for letter in split_letters(word)]
+        phones = [phone_of.get(letter) for letter in split(word)]
         if None in phones or not phones:
-            letter = split_letters(word)[phones.index(None)] if phones else word
+            letter = split(word)[phones.index(None)] if phones else word
             raise InputError(f"the lexicon lacks {word}, and spells no word with {letter!r}")
         spelled.append(Pronunciation(word, 1.0, tuple(filter(None, phones))))
     return spelled
@@ -120,8 +119,9 @@ def learn_graphemes(lang: Lang) -> dict[str, str] | None:
     uses = Counter(phone for entry in lang.lexicon for phone in entry.phones)
     phone_of: dict[str, str] = {}
     spelled = symbols = 0
+    split = choose_letters(lang)
     for entry in lang.lexicon:
-        letters = split_letters(entry.word)
+        letters = split(entry.word)
         if len(entry.phones) == 1 < len(letters) and uses[entry.phones[0]] == 1:
             symbols += 1
             continue
@@ -134,13 +134,7 @@ def learn_graphemes(lang: Lang) -> dict[str, str] | None:
     return phone_of if spelled > symbols else None
 
 
-def split_letters(word: str) -> list[str]:
-    """The letters and digits of a word in lower case, composed, each with the marks after it."""
-    letters: list[str] = []
-    for character in fold_case(word):
-        category = unicodedata.category(character)[0]
-        if category == "M" and letters:
-            letters[-1] += character
-        elif category in "LN":
-            letters.append(character)
-    return letters
+def choose_letters(lang: Lang) -> Callable[[str], list[str]]:
+    """`split_letters` of the language of a lexicon, whose I may be the capital of ı."""
+    dotless = has_dotless([entry.word for entry in lang.lexicon])
+    return lambda word: split_letters(take_dotless(word) if dotless else word)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import LOST, find_mark, fold_case, has_dotless, take_dotless
+from bayes_asr.kaldi_io.marks import LOST, find_mark, has_dotless, split_letters, take_dotless
 
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5,}")
 """Five letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, whose words are shorter."""
@@ -58,18 +58,6 @@ def respell(model: NgramModel, spell: Spell) -> NgramModel:
     return replace(model, log_prob=log_prob, backoff=respell_all(model.backoff.items()))
 
 
-def graphemes(word: str) -> tuple[str, ...]:
-    """The letters and digits of a word in lower case, each with the marks that follow it."""
-    letters: list[str] = []
-    for character in fold_case(word):
-        kind = unicodedata.category(character)[0]
-        if kind == "M" and letters:
-            letters[-1] += character
-        elif kind in "LN":
-            letters.append(character)
-    return tuple(letters)
-
-
 def spell_by_letters(
     words: Collection[str], text: Path, find: Callable[[str], str] = lambda word: ""
 ) -> list[tuple[str, tuple[str, ...]]]:
@@ -78,7 +66,7 @@ def spell_by_letters(
     find: where in `text` a word is, as `, line 3`.
     """
     lower = take_dotless if has_dotless(words) else str
-    spelled = [(word, graphemes(lower(word))) for word in words]
+    spelled = [(word, tuple(split_letters(lower(word)))) for word in words]
     digits = [word for word, letters in spelled if any(map(str.isdigit, letters))]
     if digits:
         print(

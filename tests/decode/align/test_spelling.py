@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,10 +10,12 @@ from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.pronouncer import Pronouncer
-from bayes_asr.decode.align.spelling import learn_graphemes, spell_words, split_letters
+from bayes_asr.decode.align.spelling import learn_graphemes, spell, spell_words
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.marks import split_letters
+from bayes_asr.recipe.folder.spelling import spell_by_letters
 from tests.decode.align.test_timing_aligner import toy
 
 PHONES = {"<eps>": 0, "sil": 1, "a": 2, "b": 3, "e\u0301": 4}
@@ -76,3 +79,12 @@ def test_letters_are_learnt_from_any_words_of_letters(words: list[str]) -> None:
 
 def test_letters_of_turkish_capitals_are_those_of_small_ones() -> None:
     assert split_letters("İyi") == split_letters("I\u0307yi") == list("iyi")
+
+
+def test_the_capital_of_a_dotless_i_is_spelled_as_the_small_letter() -> None:
+    spelled = spell_by_letters(["ışık", "Irak", "kilim", "sıra"], Path("text"))
+    lang = Lang([Pronunciation(word, 1.0, letters) for word, letters in spelled])
+    phone_of = learn_graphemes(lang)
+    assert phone_of is not None
+    assert phone_of["ı"] == "ı"
+    assert [entry.phones for entry in spell(lang, ["IŞIK"], "")] == [("ı", "ş", "ı", "k")]
