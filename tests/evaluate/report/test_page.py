@@ -303,6 +303,8 @@ def test_seeds_of_other_settings_are_named(out: Path, tmp_path: Path) -> None:
         "seed2": ["seed=2", "data.index=elsewhere"],
         "seed3": ["seed=3", "decode.beam=3"],
     }
+    for name, changes in settings.items():  # each goes on from its own
+        changes.append(f"train.init_from=[{{run: /x/ce/{name}, normalisation: run}}]")
     for name, changes in settings.items():
         run = shutil.copytree(out / "gru" / "seed1", tmp_path / "gru" / name)
         load([], changes).save(run / "config.yaml")
