@@ -28,7 +28,8 @@ def refuse_other_recording(table: Path, recording: str) -> None:
     A table that is not there, or empty, is of none.
     """
     with suppress(FileNotFoundError), table.open(encoding="utf-8") as file:
-        names = {line.split()[0] for line in file if line.strip()}
+        # Lines of a CTM that begin with ;; are remarks.
+        names = {line.split()[0] for line in file if line.strip() and line[:2] != ";;"}
         if names - {recording}:
             raise InputError(
                 f"{table}: of {', '.join(sorted(names))}, not of {recording}; name a folder for"

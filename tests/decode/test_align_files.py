@@ -141,7 +141,7 @@ def test_results_of_another_recording_are_not_replaced(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(align, "align_file", lambda *_args, **_options: pytest.fail("aligned"))
-    (tmp_path / "words.ctm").write_text("hello 1 0.00 0.10 six 1.00\n")
+    (tmp_path / "words.ctm").write_text(";; by hand\nhello 1 0.00 0.10 six 1.00\n")
     text = f"--text={sound.with_suffix('.txt')}"
     assert main(["align", str(run), str(sound), text, f"--out={tmp_path}"]) == 1
     assert "words.ctm: of hello, not of talk; name a folder for each" in capsys.readouterr().err
