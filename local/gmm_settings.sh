@@ -58,7 +58,7 @@ data_checksum() {
 # words. Links and backups renew the time of change, and GMMs would be trained anew for nothing: that of modification counts.
 list_sounds() {
     sed 's/^[^[:space:]]*[[:space:]]*//; /|[[:space:]]*$/s/[[:space:]]/\n/g' "data/$1/wav.scp" | sed 's|^[^/]|./&|' | tr '\n' '\0' |
-        xargs -0 stat -L -c '%n %s %.Y' 2>/dev/null || true
+        xargs -0 stat -L -c '%n %s %Y' 2>/dev/null || true
 }
 
 # forget_changed_sound SET STAMP: remove the stamp of its MFCC where a sound of the set is not that which was there when they
@@ -81,6 +81,6 @@ sounds_are_known() {
     if [[ -f $2 ]]; then
         [[ $1 == "$(<"$2")" ]]
     else
-        awk -v "computed=$(stat -c %.Y "$3")" '$NF > computed { exit 1 }' <<<"$1"
+        awk -v "computed=$(stat -c %Y "$3")" '$NF > computed { exit 1 }' <<<"$1"
     fi
 }
