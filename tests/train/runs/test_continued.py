@@ -1,10 +1,12 @@
 """Runs that go on from others: what was given by epoch is as after the last one."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
 from bayes_asr.train.runs.continued import continue_runs
 from tests.support.places import CONF
 
@@ -34,8 +36,7 @@ STACK = (
     ],
 )
 def test_values_by_epoch_are_those_of_the_last(
-    settings: list[str], expected: object, tmp_path: Path
+    settings: list[str], expected: Callable[[Config], bool], tmp_path: Path
 ) -> None:
     load([CONF / "base.yaml"], [*settings, "train.epochs=4"]).save(tmp_path / "config.yaml")
-    assert callable(expected)
     assert expected(load(continue_runs([tmp_path])))
