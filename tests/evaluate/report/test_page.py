@@ -16,23 +16,9 @@ import pytest
 from bayes_asr import __version__
 from bayes_asr.config.merge import load
 from bayes_asr.evaluate.report.charts import chart_systems
-from bayes_asr.evaluate.report.configurations import (
-    describe_unlike_seeds,
-    tabulate_configurations,
-)
-from bayes_asr.evaluate.report.details import (
-    count_confusions,
-    format_alignment,
-    iter_edits,
-    list_errors,
-    rank_errors,
-    tabulate_speakers,
-)
 from bayes_asr.evaluate.report.page import explain
 from bayes_asr.evaluate.report.rendering import name_files
 from bayes_asr.evaluate.report.runs import ReportedSystem, Run, find_systems
-from bayes_asr.evaluate.score.counts import align
-from bayes_asr.evaluate.score.scores import read_scores
 from tests.support.report_runs import (
     KEY,
     make_mixtures,
@@ -95,49 +81,6 @@ def test_report_lies_beside_the_runs_and_may_be_repeated(out: Path) -> None:
     first = (out / "gru" / "report" / "report.html").read_bytes()
     run_report(out / "gru")
     assert (out / "gru" / "report" / "report.html").read_bytes() == first
-
-
-def test_speakers_are_means_over_seeds(out: Path, systems: list[ReportedSystem]) -> None:
-    table = tabulate_speakers(systems, KEY)
-    assert list(table.columns) == ["speaker", "tokens", "gru", "li & <bru>", "lstm"]
-    scores = [
-        read_scores(out / "li & <bru>" / f"seed{seed}" / "score_test.json")[0] for seed in (1, 2)
-    ]
-    rates = [score.speakers["spk0"].rate for score in scores]
-    assert table.iloc[0]["li & <bru>"] == f"{np.mean(rates):.1f}"
-    assert table.iloc[0]["tokens"] == str(scores[0].speakers["spk0"].tokens)
-
-
-def test_confusions_add_up_to_the_counts() -> None:
-    score = make_score(1, 0.3, "test", "strict")
-    table = count_confusions(iter_edits([score, score]))
-    counts = score.counts
-    assert table.loc["–"].sum() == 2 * counts.insertions
-    assert table["–"].sum() == 2 * counts.deletions
-    assert table.drop(index="–").to_numpy().sum() == 2 * counts.tokens
-    correct = np.trace(table.to_numpy())
-    assert correct == 2 * (counts.tokens - counts.substitutions - counts.deletions)
-
-
-def test_frequent_errors_are_counted_and_sorted() -> None:
-    edits = align(str.split("a b c a"), str.split("x b d")) + align(["a"], ["x"])
-    table = rank_errors(edits, most=2)
-    assert table.to_numpy().tolist() == [["a", "x", "2"], ["a", "d", "1"]]
-
-
-def test_alignment_has_equal_columns() -> None:
-    text = format_alignment(align(str.split("sil dh ah"), str.split("sil d iy ah")))
-    assert text == "REF: sil * dh ah\nHYP: sil d iy ah\n         I S\n"
-
-
-def test_listing_has_every_utterance_with_errors_once() -> None:
-    score = make_score(1, 0.1, "test", "strict")
-    entries = list(list_errors(score))
-    wrong = [u for u in score.utterances if u.counts.errors]
-    assert sorted(e.split(":")[0] for e in entries) == sorted(u.utterance for u in wrong)
-    errors = [int(re.findall(r": (\d+) errors", entry)[0]) for entry in entries]
-    assert errors == sorted(errors, reverse=True)
-    assert sum(errors) == score.counts.errors
 
 
 def pages_of(tmp_path: Path, **names: str) -> Path:
@@ -282,49 +225,6 @@ def test_page_says_how_it_was_made(out: Path, tmp_path: Path) -> None:
     assert f"bayes_asr {__version__}" in page.texts["dd"]
     assert {str(run), "2.9.9+made", "0.0.7"} < set(page.texts["td"])
     assert any(re.fullmatch(r"\d{4}-\d\d-\d\d", text) for text in page.texts["dd"])
-
-
-def test_page_has_the_keys_in_which_configurations_differ(out: Path, tmp_path: Path) -> None:
-    for name, changes in (("a", ["seed=3"]), ("b", ["seed=4", "model.unit=gru"])):
-        run = shutil.copytree(out / "gru" / "seed1", tmp_path / name)
-        load([], changes).save(run / "config.yaml")
-    run = shutil.copytree(out / "gru" / "seed1", tmp_path / "c")
-    (run / "config.yaml").write_text("model: {unit: [}")
-    table, missing = tabulate_configurations(find_systems([tmp_path]))
-    default = load([]).model.unit
-    assert table.to_numpy().tolist() == [["model.unit", default, "gru"]]
-    assert list(table.columns) == ["key", "a", "b"]
-    assert [re.findall(r"c/config.yaml", reason) for reason in missing] == [["c/config.yaml"]]
-
-
-def test_seeds_of_other_settings_are_named(out: Path, tmp_path: Path) -> None:
-    settings = {
-        "seed1": ["seed=1", "train.device=cpu"],
-        "seed2": ["seed=2", "data.index=elsewhere"],
-        "seed3": ["seed=3", "decode.beam=3"],
-    }
-    for name, changes in settings.items():  # each goes on from its own
-        changes.append(f"train.init_from=[{{run: /x/ce/{name}, normalisation: run}}]")
-    for name, changes in settings.items():
-        run = shutil.copytree(out / "gru" / "seed1", tmp_path / "gru" / name)
-        load([], changes).save(run / "config.yaml")
-    beam = load([]).decode.beam
-    assert [*describe_unlike_seeds(find_systems([tmp_path]))] == [
-        f"gru: seed1 and seed3 are averaged, but decode.beam is {beam} and 3.0"
-    ]
-
-
-def test_mixtures_have_no_keys_of_a_network(out: Path, tmp_path: Path) -> None:
-    for name, changes in (("a", ["data.graph=[x]"]), ("b", ["model.unit=gru"])):
-        run = shutil.copytree(out / "gru" / "seed1", tmp_path / name)
-        load([], changes).save(run / "config.yaml")
-    mono = make_mixtures(tmp_path / "gmm" / "mono")
-    load([], ["data.graph=[y]", "model.unit=lstm"]).save(mono / "config.yaml")
-    table, _ = tabulate_configurations(find_systems([tmp_path]))
-    assert dict(zip(table["key"], table["mono"], strict=True)) == {
-        "data.graph": "['y']",
-        "model.unit": "–",
-    }
 
 
 @pytest.mark.usefixtures("no_figures")
