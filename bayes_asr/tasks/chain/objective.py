@@ -5,6 +5,7 @@ for log-likelihoods: there is neither a softmax nor a prior.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,15 +70,21 @@ def compute_lfmmi(
         )
     scores = outputs_NP.detach().double().cpu().numpy()
     posteriors, slope = np.zeros(scores.shape), np.empty(scores.shape)
-    mmi = 0.0
-    for end, length, numerator in zip(np.cumsum(lengths), lengths, numerators, strict=True):
-        rows = slice(end - length, end)
+
+    def sum_utterance(rows: slice, numerator: Numerator) -> float:
+        """The MMI of an utterance, whose rows of `posteriors` and `slope` are filled."""
         if isinstance(numerator, np.ndarray):
             log_numerator, posteriors[rows] = sum_allowed(numerator, scores[rows], denominator)
         else:
             log_numerator, posteriors[rows] = sum_numerator(numerator, scores[rows])
         log_denominator, slope[rows] = denominator.sum_paths(scores[rows])
-        mmi += log_denominator - log_numerator
+        return log_denominator - log_numerator
+
+    utterances = map(slice, np.cumsum([0, *lengths]), np.cumsum(lengths))
+    mmi = 0.0
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # C++ lets other threads go on
+        for value in pool.map(sum_utterance, utterances, numerators):
+            mmi += value
     # The derivative of the loss by an output: its posterior in the denominator less that in the
     # numerator. `linear` brings it into autograd; its own value is replaced by that of the loss.
     slope -= posteriors

@@ -61,6 +61,19 @@ def test_utterances_do_not_touch_each_other() -> None:
     assert whole.grad.sum(1).abs().max() < 1e-5
 
 
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for threads in (1, 5):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        outputs = random_outputs()
+        objective = compute_lfmmi(outputs, NUMERATORS, HMM, PLAIN)
+        objective.loss.backward()
+        results.append((objective.mmi, objective.errors, outputs.grad))
+    (mmi, errors, gradient), several = results
+    assert several[:2] == (mmi, errors)
+    assert torch.equal(several[2], gradient)
+
+
 def test_steps_along_the_gradient_tell_what_was_said_from_all_else() -> None:
     outputs = torch.zeros(random_outputs().shape, dtype=torch.float64, requires_grad=True)
     values = []
