@@ -5,7 +5,6 @@ next phase, and leaves the same files as undisturbed work.
 """
 
 import shutil
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from bayes_asr.kaldi_io.text import read_symbols
 ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE_FRAMES = 40_000  # about, of the utterances that a process takes at a time
 SHARE_ITEMS = 50  # utterances that a process takes, where their frames are not known
+MOST_OOV = 0.5  # of the words: more have transcripts in other units
 SKIP_OPTION = "--max-skipped"
 
 Item = TypeVar("Item")
@@ -195,25 +195,31 @@ class PhaseRunner:
             raise InputError(
                 f"{self.data / 'text'}: there are no transcripts to align; write them there"
             )
+        self.report_oov(text)
         results = self.mapper(compile_share, share_items(text.items()))
-        self.report_oov(text.values())
         with self.commit_phase():
             write_fsts(self.drop_failures(results, f"no graph of {self.data}"), self.out / GRAPHS)
 
-    def report_oov(self, text: Iterable[Sequence[str]]) -> None:
-        """Warn of the words of the transcripts that are not in the lexicon."""
+    def report_oov(self, text: Mapping[str, Sequence[str]]) -> None:
+        """Warn of words of the transcripts that are not in the lexicon; InputError for most."""
         vocabulary = read_symbols(self.lang / "words.txt")
-        counts = Counter(word for words in text for word in words)
-        oov = [word for word in counts if word not in vocabulary]
-        if oov:
-            LOGGER.warning(
-                "%s: %d of %d words are not in %s, such as %s; the word of oov.txt stands for them",
-                self.data / "text",
-                sum(counts[word] for word in oov),
-                counts.total(),
-                self.lang / "words.txt",
-                oov[0],
+        oov = {
+            utt: [word for word in words if word not in vocabulary] for utt, words in text.items()
+        }
+        utt = next((utt for utt, words in oov.items() if words), None)
+        if utt is None:
+            return
+        count, total = (sum(map(len, words.values())) for words in (oov, text))
+        message = (
+            f"{self.data / 'text'}: {count} of {total} words are not in {self.lang / 'words.txt'},"
+            f" such as {oov[utt][0]} of {utt}"
+        )
+        if count > total * MOST_OOV:
+            raise InputError(
+                f"{message}; transcripts and lexicon must be of the same units: write the words of"
+                " the lexicon there, or name a lang folder that has those of the transcripts"
             )
+        LOGGER.warning("%s; the word of oov.txt stands for them", message)
 
     def align_graphs(self, align: AlignShare) -> None:
         """Write the alignments that a function makes of the graphs of utterances."""

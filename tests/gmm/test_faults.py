@@ -20,6 +20,7 @@ from bayes_asr.gmm.trainers import GmmTrainer
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.text import read_mapping
 from tests.attacks.laboratory import contents
+from tests.support.archives import one_line
 from tests.support.golden_data import find_lang, keep_lines, lay_out, write_few
 
 SHORT: dict[str, Any] = {"passes": 1, "growing": 1, "realign": (), "gaussians": 150}
@@ -152,7 +153,24 @@ def test_words_that_the_lexicon_lacks_are_counted(
     train(lab, out="new")
     words = len(text.split()) - 4
     said = f"data/text: {text.count(' iy ')} of {words} words are not in {find_lang()}/words.txt"
-    assert f"{said}, such as zebra; the word of oov.txt stands for them" in caplog.text
+    assert f"{said}, such as zebra of {text.split()[0]}; the word of oov" in caplog.text
+
+
+def test_transcripts_in_other_units_than_the_lexicon_are_refused(lab: Path) -> None:
+    """Half of the words may be without phones; nothing is aligned by the word of oov.txt alone."""
+    utterances = [line.split() for line in Path("data/text").read_text().splitlines()]
+    known = next(word for word in utterances[0][1:] if word != "zebra")
+    half = [f"{utt} {known} zebra" for utt, *_ in utterances]
+    Path("data/text").write_text("\n".join(half) + "\n")
+    train(lab, out="half")
+    Path("data/text").write_text("\n".join([*half[:-1], f"{half[-1]} zoo"]) + "\n")
+    for step in (align, train):
+        with pytest.raises(InputError) as raised:
+            step(lab, out="other")
+        one_line(
+            raised, "data/text: 5 of 9 words are not in", f"such as zebra of {utterances[0][0]}"
+        )
+    assert not Path("other/ali.1.gz").exists()
 
 
 @pytest.mark.slow

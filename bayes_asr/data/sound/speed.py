@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, together
+from bayes_asr.base.files import find_files, is_there, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import split_speed
 from bayes_asr.kaldi_io.ark import read_scp
@@ -31,8 +31,8 @@ Table = Callable[[Path, Fraction], Iterator[str]]
 def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     """Write the utterances of a data directory at each speed; returns how many there are then.
 
-    Copies wav.scp, segments, utt2spk, spk2utt, text, spk2gender, reco2file_and_channel, utt2dur and
-    reco2dur, and writes utt2uniq. What is at 1 keeps its names. Features are to be computed anew,
+    Copies wav.scp, segments, reco2dur, transcripts and what else is said of utterances and speakers
+    (`COPIED`), and writes utt2uniq. What is at 1 keeps its names. Features are to be computed anew,
     and alignments are those of the new features. InputError where `out` has features already, for
     the commands of a wav.scp, and for names that two speeds would share.
     """
@@ -49,24 +49,32 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     # Two names that fall together leave fewer entries than utterances times speeds.
     if len(speakers) < len(factors) * len(read_mapping(data / "utt2spk")):
         raise InputError(f"{data / 'utt2spk'}: some names begin with sp already, as those to come")
+    tables = {"wav.scp": _convert_sounds, **_list_tables(data)}
     out.mkdir(parents=True, exist_ok=True)
     with together(out):
         write_speakers(speakers, out)
         write_mapping(sorted(_list_originals(data, factors)), out / "utt2uniq")
-        for name, convert in TABLES.items():
-            if name == "wav.scp" or is_there(data / name):
-                parts = (convert(data / name, factor) for factor in factors)
-                # Kaldi wants tables sorted by their first column, not by whole lines.
-                lines: list[str] = sorted(chain.from_iterable(parts), key=_name_of)
-                write_lines(lines, out / name)
+        for name, convert in tables.items():
+            parts = (convert(data / name, factor) for factor in factors)
+            # Kaldi wants tables sorted by their first column, not by whole lines.
+            lines: list[str] = sorted(chain.from_iterable(parts), key=_name_of)
+            write_lines(lines, out / name)
     skipped = sorted(
         path.name
         for path in data.iterdir()
-        if path.is_file() and path.name not in (*TABLES, "utt2spk", "spk2utt", "utt2uniq")
+        if path.is_file() and path.name not in (*tables, *WRITTEN)
     )
     if skipped:
         LOGGER.info("%s: not taken: %s", data, ", ".join(skipped))
     return len(speakers)
+
+
+def _list_tables(directory: Path) -> dict[str, Table]:
+    """How each table of a data directory is read and changed."""
+    paths = [path for pattern in COPIED for path in find_files(directory, pattern)]
+    names = {path.name for path in paths if path.is_file()}.difference(WRITTEN, OF_SOUND)
+    changed = {name: table for name, table in CHANGED.items() if is_there(directory / name)}
+    return dict.fromkeys(sorted(names), _copy) | changed
 
 
 def _name_of(line: str) -> str:
@@ -136,13 +144,12 @@ def _copy(path: Path, factor: Fraction) -> Iterator[str]:
         yield f"{_prefix(factor)}{' '.join(fields)}"
 
 
-TABLES: dict[str, Table] = {
+CHANGED: dict[str, Table] = {
     "wav.scp": _convert_sounds,
     "segments": _convert_segments,
-    "text": _copy,
-    "spk2gender": _copy,
-    "reco2file_and_channel": _copy,
     "utt2dur": _convert_durations,
     "reco2dur": _convert_durations,
 }
-"""How each table is read and changed."""
+COPIED = ("text", "text_*", "words", "utt2*", "spk2*", "reco2file_and_channel")
+OF_SOUND = ("utt2num_frames", "utt2warp", "spk2warp")  # which is another at another speed
+WRITTEN = ("utt2spk", "spk2utt", "utt2uniq")

@@ -91,6 +91,17 @@ def test_tables_are_those_of_kaldis_script(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["text_words", "words", "utt2lang", "utt2word", "utt2age"])
+def test_what_else_is_said_of_utterances_comes_along(name: str, tmp_path: Path) -> None:
+    """As `text`: transcripts in other units, and what a network may classify."""
+    data, out = write_data(tmp_path), tmp_path / "out"
+    (data / name).write_text("a-1 One  two\nb-1 x\n")
+    (data / "utt2num_frames").write_text("a-1 98\nb-1 98\n")
+    write_speeds(data, out, [Fraction("0.9"), Fraction(1)])
+    assert lines(out / name) == ["a-1 One two", "b-1 x", "sp0.9-a-1 One two", "sp0.9-b-1 x"]
+    assert not (out / "utt2num_frames").exists()
+
+
 def test_times_of_segments_are_those_of_the_new_sound(tmp_path: Path) -> None:
     data, out = write_data(tmp_path, segments=True), tmp_path / "out"
     write_speeds(data, out, [Fraction("0.9")])
