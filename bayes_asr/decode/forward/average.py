@@ -55,7 +55,8 @@ class AveragedNetwork(nn.Module):
         priors = [cast(Tensor, network.log_priors).double() for network in networks]
         for run, log_prior in zip(self.runs, priors, strict=True):
             self._check_same("pdfs", len(priors[0]), len(log_prior), run)
-        self.register_buffer("weights", torch.tensor(combination.weights, dtype=torch.float64))
+        weights = torch.tensor(combination.weights, dtype=torch.float64)
+        self.register_buffer("weights", weights.to(priors[0].device))
         self.register_buffer("log_priors", self.average(torch.stack(priors), self.weights))
 
     def forward(
@@ -77,7 +78,7 @@ class AveragedNetwork(nn.Module):
     def combine(self, computed: Sequence[Tensor]) -> Tensor:
         """Log-likelihoods [T, P] by the log-posteriors of each network, each [T, P]."""
         # A geometric mean does not add up to 1 by itself: log_softmax normalises it.
-        parts_KTP = torch.stack(list(computed)).double()
+        parts_KTP = torch.stack(list(computed)).to(self.weights)
         log_posteriors = self.average(parts_KTP, self.weights).log_softmax(-1)
         return KINDS[self.kind](log_posteriors, self.log_priors).float()
 
@@ -89,7 +90,7 @@ class AveragedNetwork(nn.Module):
             utt, reference = same[0]
             for run, (_, matrix) in zip(self.runs, same, strict=True):
                 self._check_same(f"frames of {utt}", len(reference), len(matrix), run)
-            yield utt, self.combine([torch.from_numpy(matrix) for _, matrix in same]).numpy()
+            yield utt, self.combine([torch.from_numpy(matrix) for _, matrix in same]).cpu().numpy()
 
     def check_utterances(self, listed: Sequence[Sequence[str]]) -> None:
         """InputError where networks do not have features of the same utterances."""

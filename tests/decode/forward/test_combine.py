@@ -6,16 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.targets.target import DISABLED
+from bayes_asr.decode.forward.average import AVERAGES, AveragedNetwork
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.combination import read_combination
+from bayes_asr.train.runs.combination import Combination, read_combination
 from tests.support.places import CONF
 from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import write_spoken_experiment
@@ -98,6 +101,33 @@ def test_load_gives_what_forward_writes(corpus: Path, tmp_path: Path) -> None:
     for utt, features in iter_matrices(corpus / "data/test/feats.scp"):
         computed = network(features, cmvn=statistics[utt.split("-")[0]])
         np.testing.assert_allclose(computed.numpy(), found[utt], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_an_average_is_computed_where_its_networks_are(average: str) -> None:
+    with FakeTensorMode():  # torch's model of a GPU, which refuses operands on two devices
+        networks = [torch.nn.Module() for _ in "ab"]
+        for network in networks:
+            network.front_ends = {}
+            network.register_buffer("log_priors", torch.zeros(4, device="cuda"))
+        combination = Combination.of([Path("a"), Path("b")], average=average)
+        averaged = AveragedNetwork(networks, combination)
+        for device in ("cpu", "cuda"):
+            output = averaged.combine([torch.zeros(7, 4, device=device)] * 2)
+            assert (output.device.type, output.shape) == ("cuda", (7, 4))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("average", AVERAGES)
+def test_a_gpu_computes_the_average_that_the_cpu_does(
+    average: str, corpus: Path, tmp_path: Path
+) -> None:
+    assert combine(corpus, tmp_path / "avg", f"--average={average}") == 0
+    expected = forward(tmp_path / "avg", tmp_path / "cpu")
+    outputs = forward(tmp_path / "avg", tmp_path / "cuda", "--device=cuda")
+    assert [*outputs] == [*expected]
+    for utt, exact in expected.items():
+        np.testing.assert_allclose(outputs[utt], exact, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
