@@ -34,7 +34,8 @@ class LeakyHmm:
         if self._arcs is not None:
             return self._arcs.sum_paths(scores, self.leak)
         leaf = torch.from_numpy(scores.astype(np.float64)).requires_grad_()
-        log_total = sum_paths_in_torch(self.graph, self.leak, leaf)
+        with torch.enable_grad():
+            log_total = sum_paths_in_torch(self.graph, self.leak, leaf)
         if not math.isfinite(log_total.item()):
             return log_total.item(), np.zeros(scores.shape)  # autograd would give NaN
         (share,) = torch.autograd.grad(log_total, leaf)

@@ -100,6 +100,16 @@ def test_one_state_that_emits_each_pdf_is_a_softmax(form: Callable) -> None:
     np.testing.assert_allclose(share, tensor.softmax(1), atol=1e-10)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_validation_has_the_same_derivatives(form: Callable) -> None:
+    sum_paths, scores = form(random_graph(0), 0.1), random_scores(0, 4)
+    total, share = sum_paths(scores)
+    with torch.no_grad():
+        validated, same = sum_paths(scores)
+    assert validated == total
+    np.testing.assert_array_equal(same, share)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("form", FORMS)
 def test_scores_that_are_not_finite_show_in_the_sum(form: Callable, bad: float) -> None:
