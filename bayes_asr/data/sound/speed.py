@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import find_files, is_there, together
+from bayes_asr.base.files import discard, find_files, is_there, real_path, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import split_speed
 from bayes_asr.kaldi_io.ark import read_scp
@@ -33,9 +33,12 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
 
     Copies wav.scp, segments, reco2dur, transcripts and what else is said of utterances and speakers
     (`COPIED`), and writes utt2uniq. What is at 1 keeps its names. Features are to be computed anew,
-    and alignments are those of the new features. InputError where `out` has features already, for
-    the commands of a wav.scp, and for names that two speeds would share.
+    and alignments are those of the new features. Tables of `out` that `data` lacks are removed.
+    InputError where `out` is `data` or has features already, for the commands of a wav.scp, and for
+    names that two speeds would share.
     """
+    if real_path(data) == real_path(out):
+        raise InputError(f"{out}: holds what is read; choose another folder")
     if len({*factors}) < len(factors):
         raise InputError(f"a speed is there twice: {', '.join(map(_format, factors))}")
     stale = [name for name in ("feats.scp", "cmvn.scp") if is_there(out / name)]
@@ -50,6 +53,7 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     if len(speakers) < len(factors) * len(read_mapping(data / "utt2spk")):
         raise InputError(f"{data / 'utt2spk'}: some names begin with sp already, as those to come")
     tables = {"wav.scp": _convert_sounds, **_list_tables(data)}
+    old = [name for name in _list_tables(out) if name not in tables]
     out.mkdir(parents=True, exist_ok=True)
     with together(out):
         write_speakers(speakers, out)
@@ -59,6 +63,10 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
             # Kaldi wants tables sorted by their first column, not by whole lines.
             lines: list[str] = sorted(chain.from_iterable(parts), key=_name_of)
             write_lines(lines, out / name)
+        for name in old:
+            discard(out / name)
+    if old:
+        LOGGER.info("%s: removed, as %s has none: %s", out, data, ", ".join(old))
     skipped = sorted(
         path.name
         for path in data.iterdir()

@@ -182,6 +182,30 @@ def test_names_that_two_speeds_would_share_are_refused(tmp_path: Path) -> None:
         write_speeds(data, tmp_path / "out", [Fraction(1), Fraction("0.9")])
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_that_is_read_is_not_written_to(linked: bool, tmp_path: Path) -> None:
+    data = out = write_data(tmp_path)
+    if linked:
+        (out := tmp_path / "link").symlink_to(data)
+    old = {path.name: path.read_bytes() for path in data.iterdir()}
+    with pytest.raises(InputError, match=f"{out}: holds what is read"):
+        write_speeds(data, out, [Fraction("0.9")])
+    assert {path.name: path.read_bytes() for path in data.iterdir()} == old
+
+
+def test_tables_that_the_speech_has_no_more_are_removed(tmp_path: Path) -> None:
+    """Segments of an older call would cut recordings that are not there."""
+    older, out = write_data(tmp_path / "older", segments=True), tmp_path / "out"
+    (older / "text_words").write_text("a-1 one\n")
+    write_speeds(older, out, [Fraction("0.9")])
+    (out / "notes").write_text("mine")
+    data = write_data(tmp_path)
+    write_speeds(data, out, [Fraction("0.9")])
+    write_speeds(data, tmp_path / "new", [Fraction("0.9")])
+    new = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
+    assert {path.name: path.read_text() for path in out.iterdir()} == {**new, "notes": "mine"}
+
+
 def test_features_of_other_speech_are_not_left_beside_new_tables(tmp_path: Path) -> None:
     data, out = write_data(tmp_path), tmp_path / "out"
     write_speeds(data, out, [Fraction("0.9")])
