@@ -1,6 +1,7 @@
 """Which data a training takes: candidate directories, held out speakers, what does not fit."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.corpus.sets import training_and_dev
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
+from bayes_asr.kaldi_io.text import write_mapping
 from tests.support.small_corpus import (
     DIMENSIONS,
     made_up,
@@ -33,6 +35,26 @@ def test_dev_without_alignments_is_replaced_by_training_speakers(
     said = "dev has no alignment: 1 of 4 training speakers are held out to drive the learning rate:"
     assert f"{said} {name}" in messages()
     assert "WARNING" in messages()
+
+
+@pytest.mark.parametrize("copy", ["sp0.9-", "sp1.1-sp0.9-"])
+def test_held_out_speakers_are_held_out_at_all_speeds(copy: str, tmp_path: Path) -> None:
+    """They are those that would be without other speeds."""
+    root = write_corpus(tmp_path)
+    settings = ("data.dev.alignments=[]", "data.held_out=0.25")
+    _, alone = training_and_dev(config_of(root, *settings))
+    features, alignments = made_up("train", 12)
+    write_data_dir(root / "data/train", features | at_speed(copy, features), cmvn=False)
+    speakers = {utt: utt.rpartition("-")[0] for utt in (*features, *at_speed(copy, features))}
+    write_mapping(speakers.items(), root / "data/train/utt2spk")
+    write_alignments(root / "exp/ali", (alignments | at_speed(copy, alignments)).items())
+    remaining, held = training_and_dev(config_of(root, *settings))
+    assert held.lengths == alone.lengths | at_speed(copy, alone.lengths)
+    assert len(remaining.lengths) == 24 - len(held.lengths)
+
+
+def at_speed(copy: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{copy}{utt}": value for utt, value in table.items()}
 
 
 @pytest.mark.parametrize("share", ["0", "0.5"])

@@ -1,6 +1,7 @@
 """From the configuration's directories to labelled sets: what is found, what is skipped."""
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +30,7 @@ from bayes_asr.kaldi_io.sorted_table import split_table
 from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.tasks.task import task_of
 
+AT_SPEED = re.compile(r"^(sp\d+\.\d+-)+")  # before the name of a speaker, as `speed` writes it
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
 
 
@@ -252,11 +254,12 @@ def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
 
 
 def _held_out(train: LabelledSet, share: float, noun: str) -> tuple[LabelledSet, LabelledSet]:
-    """Split off whole speakers, chosen by a hash of their names; noun: what dev lacks."""
-    utt2spk = train.features.speakers
+    """Split off whole speakers, at all speeds, by a hash of their names; noun: what dev lacks."""
+    named = train.features.speakers
+    utt2spk = {utt: AT_SPEED.sub("", named[utt]) for utt in train.lengths}
     speakers = sorted(
         # A hash orders speakers alike on every machine, and independently of other speakers.
-        {utt2spk[utt] for utt in train.lengths},
+        {*utt2spk.values()},
         key=lambda s: hashlib.sha256(s.encode()).digest(),
     )
     count = max(1, round(share * len(speakers)))
