@@ -19,6 +19,7 @@ from bayes_asr.decode.graph.build import (
 from bayes_asr.decode.graph.lang import (
     SILENCE_PROBABILITY,
     build_monophones,
+    check_same_phones,
     find_phone_table,
     pause_probability,
     read_silence_phones,
@@ -161,6 +162,7 @@ def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
         raise InputError("--hotwords puts words into a --lexicon, not into a --lang folder")
     if args.model is None:
         raise InputError("--lang needs the --model that was trained with this folder")
+    check_same_phones(args.lang, args.model.parent)
     words = {*read_symbols(args.lang / "words.txt")} - {*RESERVED}
     language_model = _language_model(args, sorted(words))
     graph = build_lang_graph(

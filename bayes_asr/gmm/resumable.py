@@ -20,6 +20,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
+from bayes_asr.decode.graph.lang import check_same_phones
 from bayes_asr.gmm.features import JobInputs
 from bayes_asr.gmm.files import DATA_FILES, LANG_FILES, MODEL, OUTPUTS
 from bayes_asr.gmm.occupation import gather
@@ -108,6 +109,8 @@ class PhaseRunner:
         for path in required:
             if not is_there(path):
                 raise InputError(f"{path}: is not there; an earlier step makes it")
+        if folders.source:
+            check_same_phones(lang, folders.source)
         self.data, self.lang, self.out = data, lang, out
         self.source = folders.initial
         self.mapper, self.max_skipped, self.open_pipe = mapper, max_skipped, open_pipe

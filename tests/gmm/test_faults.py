@@ -73,6 +73,19 @@ def without_line(table: str) -> str:
     return utt
 
 
+@pytest.mark.parametrize("step", ["deltas", "lda-mllt", "sat", "align", "chain-tree"])
+def test_a_lang_folder_that_numbers_phones_differently_is_refused(
+    step: str, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(find_lang(), "lang")
+    table = Path("lang/phones.txt")
+    table.write_text(table.read_text().replace("\naa 2\nae 3\n", "\nae 2\naa 3\n"))
+    assert main(["gmm", step, "data", "lang", "mono", "out"]) == 1
+    message = "lang/phones.txt: the id of ae is 2, but 3 in mono/phones.txt; take the lang folder"
+    assert message in capsys.readouterr().err
+    assert not Path("out/final.mdl").exists()
+
+
 @pytest.mark.slow
 def test_an_utterance_without_features_is_named_and_left_out(
     lab: Path, caplog: pytest.LogCaptureFixture

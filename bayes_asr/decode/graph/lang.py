@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable
+from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
@@ -21,7 +22,7 @@ LOG = logging.getLogger(__name__)
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
 ALIGN_LEXICON = "phones/align_lexicon.txt"
 LEXICONS = ("lexiconp.txt", "lexicon.txt", ALIGN_LEXICON)
-LEXICON_FST = "L.fst"
+LEXICON_FST, PHONES = "L.fst", "phones.txt"
 SILENCE = "phones/silence.csl"
 SILENCE_FILES = ("optional_silence.txt", "silence_phones.txt", "phones/optional_silence.txt")
 
@@ -129,16 +130,35 @@ def _read_words(path: Path) -> list[str]:
     return [word for _, fields in iter_lines(path) for word in fields]
 
 
+def check_same_phones(lang: Path, model_dir: Path) -> None:
+    """InputError where the phones.txt of two folders number phones differently, if both are there.
+
+    Symbols with # may differ. Kaldi: utils/lang/check_phones_compatible.sh.
+    """
+    paths = [folder / PHONES for folder in (lang, model_dir)]
+    if not all(map(is_there, paths)):
+        return
+    tables = [read_symbols(path) for path in paths]
+    for phone in chain(*tables):
+        first, second = (table.get(phone, "none") for table in tables)
+        if phone[0] != "#" and first != second:
+            raise InputError(
+                f"{paths[0]}: the id of {phone} is {first}, but {second} in {paths[1]}; take the"
+                " lang folder that the model was trained with"
+            )
+
+
 def find_phones_file(lang: Path, model: Path) -> Path:
-    """The phones.txt of a lang folder, or else that of `model`."""
-    table = lang / "phones.txt"
+    """The phones.txt of a lang folder, or else that of `model`; InputError where they differ."""
+    check_same_phones(lang, model.parent)
+    table = lang / PHONES
     return table if is_there(table) else find_phone_table(model, lang / "lexicon.txt")
 
 
 def find_phone_table(model: Path, lexicon: Path) -> Path:
     """The phones.txt of `model`, where Kaldi's scripts put it."""
     lang = [parent / "lang" / "phones.txt" for parent in list(real_path(lexicon).parents)[1:3]]
-    candidates = [model.parent / "phones.txt", model.parent / "graph" / "phones.txt", *lang]
+    candidates = [model.parent / PHONES, model.parent / "graph" / "phones.txt", *lang]
     for candidate in candidates:
         if is_there(candidate):
             return candidate
@@ -153,8 +173,8 @@ def build_monophones(
 
     The phones are those of the lang folder's phones.txt, or else of the lexicon, silence first.
     """
-    if is_there(lang / "phones.txt"):
-        table = read_symbols(lang / "phones.txt")
+    if is_there(lang / PHONES):
+        table = read_symbols(lang / PHONES)
     else:
         pronounced = {phone for entry in lexicon for phone in entry.phones}
         names = dict.fromkeys((EPSILON, *read_silence_phones(lang), *sorted(pronounced)))

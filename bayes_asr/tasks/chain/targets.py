@@ -21,6 +21,7 @@ from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.data.targets.target import Labels, Target
+from bayes_asr.decode.graph.lang import check_same_phones
 from bayes_asr.decode.lattices import compiled as lattice_sums
 from bayes_asr.decode.lattices.aligned import AlignedLattice
 from bayes_asr.kaldi_io.context_dependency import Tree, iter_leaves
@@ -78,7 +79,7 @@ class ChainSupervision:
     """Supervision of a set by its alignments: phones, numerators and allowed pdfs."""
 
     def __init__(self, alignments: Alignments, chain: ChainFolder, tolerance: Tolerance) -> None:
-        """InputError where alignments have phones that the model lacks."""
+        """InputError where alignments have other phones than the model."""
         self.alignments, self.chain, self.tolerance = alignments, chain, tolerance
         self._places = locate_transitions(alignments.model)
         # Index 0 of a transition model stands for no transition.
@@ -88,6 +89,8 @@ class ChainSupervision:
                 f"{alignments.directory}: has phone {lacking[0]}, which the model in"
                 f" {chain.directory} lacks; make the tree of the same lang folder"
             )
+        for part in alignments.parts:
+            check_same_phones(chain.directory, part.directory)
         # A pdf of the tree may be in no arc: training has not seen its phones in that context.
         self._in_graph = np.isin(np.arange(chain.model.num_pdfs), chain.graph.pdf)
 

@@ -21,6 +21,7 @@ from bayes_asr.data.corpus.directories import data_dir
 from bayes_asr.decode.forward.directory import StreamSource, find_streams, log_likelihoods
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_output
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
+from bayes_asr.decode.graph.lang import check_same_phones
 from bayes_asr.decode.graph.lexicon import RESERVED
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, refuse_mute
 from bayes_asr.decode.search.archive import write_decoding
@@ -47,6 +48,7 @@ def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> No
     """
     config = read_configuration(run)
     data, model = data_dir(config, "train"), task_of(config).locate_model()
+    check_same_phones(lang, model.parent)
     if data.text is None:
         raise InputError(
             f"{data.path / 'text'}: there are no transcripts to estimate a language model from;"

@@ -10,6 +10,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import graph as verb
+from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.graph import compose
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.transducers import Arc, build_fst
@@ -111,6 +112,24 @@ def test_a_folder_of_another_model_is_refused(folder: Path) -> None:
     common = ("--text", folder / "text", "--model", folder / "final.mdl")
     with pytest.raises(InputError, match="the model of 2 phones lacks"):
         run_verb("--lang", folder / "lang", *common, "--out", folder / "graph")
+
+
+def test_a_folder_that_numbers_phones_differently_is_refused(folder: Path) -> None:
+    lang, table = folder / "lang", folder / "phones.txt"
+    lines = (lang / "phones.txt").read_text().splitlines()
+    plain = "\n".join(line for line in lines if line[0] != "#")
+    common = ("--text", folder / "text", "--model", folder / "final.mdl", "--out")
+    table.write_text(plain)  # the model's: symbols of disambiguation may differ
+    run_verb("--lang", lang, *common, folder / "graph")
+    first = lines[1].split()[0]
+    for changed, said in (("other 1", "is 1, but none in"), (f"{first} 99", "is 1, but 99 in")):
+        table.write_text(plain.replace(f"{first} 1", changed))
+        message = f"lang/phones.txt: the id of {first} {said} {table}"
+        with pytest.raises(InputError, match=message):
+            run_verb("--lang", lang, *common, folder / "refused")
+        with pytest.raises(InputError, match=message):
+            read_pronouncer(lang, folder / "final.mdl")
+    assert not (folder / "refused").exists()
 
 
 def without_backoff(lang: Path) -> None:

@@ -295,6 +295,12 @@ def change_graph(chain: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
 
 
+def swap_phones(chain: Path) -> None:
+    table = (chain / "phones.txt").read_text()
+    assert "a 2\nb 3\n" in table
+    (chain.parent / "ali/phones.txt").write_text(table.replace("a 2\nb 3\n", "b 2\na 3\n"))
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -302,6 +308,7 @@ def change_graph(chain: Path) -> None:
         (change_model, "tree: has 6 pdfs, but "),
         (change_tree, "den.fst: the denominator graph emits pdf 5, but the model has 2"),
         (change_graph, "den.fst: "),
+        (swap_phones, "exp/chain/phones.txt: the id of a is 2, but 3 in "),
     ],
 )
 def test_folders_that_do_not_fit_are_refused(

@@ -335,6 +335,14 @@ def test_a_training_text_in_another_case_is_refused(
         write_weak_graph(run, corpus / "data" / "lang", tmp_path / "graph")
 
 
+def test_a_lang_folder_that_numbers_phones_differently_is_refused(
+    root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "phones.txt").write_text("<eps> 0\nsil 2\n")
+    with pytest.raises(InputError, match=r"phones\.txt: the id of sil is 2, but 1 in .*exp/ali/"):
+        write_weak_graph(root / "run", tmp_path, tmp_path / "graph")
+
+
 def test_lattices_need_a_graph(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["denlats", str(root / "run"), f"--out={root / 'none'}"])
