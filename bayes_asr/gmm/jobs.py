@@ -13,6 +13,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
+from bayes_asr.data.targets.target import advise_lengths
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.gmm.alignment import Aligner, align_all, align_equal_compiled, boost_silence
@@ -96,7 +97,7 @@ class LoadedInputs:
             if len(x) != len(tids):
                 raise InputError(
                     f"{self.inputs.data}: {utt} has {len(x)} frames of features, but its"
-                    f" alignment has {len(tids)}; make both of the same sound"
+                    f" alignment has {len(tids)}; {advise_lengths(len(x), len(tids))}"
                 )
             yield utt, tids, x
 

@@ -17,7 +17,8 @@ from bayes_asr.gmm.realignment import Realignment
 from bayes_asr.gmm.resumable import StepFolders
 from bayes_asr.gmm.schedule import DELTAS, LDA_MLLT, MONOPHONES, SAT, TrainingSchedule
 from bayes_asr.gmm.trainers import GmmTrainer
-from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
+from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matrices
+from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.text import read_mapping
 from tests.attacks.laboratory import contents
 from tests.support.archives import one_line
@@ -120,6 +121,20 @@ def test_features_that_are_lost_after_alignment_end_a_training(
     utt = without_line("data/feats.scp")
     with pytest.raises(InputError, match=f"feats.scp: {utt} has no features; extract them"):
         train(lab, schedule, before, "out")
+
+
+@pytest.mark.parametrize(("every", "by_lfmmi"), [(1, False), (3, True)])
+def test_alignments_of_fewer_frames_say_what_may_have_made_them(
+    every: int, by_lfmmi: bool, lab: Path
+) -> None:
+    aligned = dict(iter_int_vectors(Path("mono/ali.1.gz")))
+    shorter = ((utt, tids[:-1:every]) for utt, tids in aligned.items())
+    write_int_vectors(shorter, Path("mono/ali.1.gz"))
+    utt, tids = next(iter(aligned.items()))
+    counts = f"{utt} has {len(tids)} frames of .* has {len(range(0, len(tids) - 1, every))};"
+    with pytest.raises(InputError, match=counts) as caught:
+        train(lab, DELTAS, "mono", "out")
+    assert ("by a run of LF-MMI" in str(caught.value)) == by_lfmmi
 
 
 @pytest.mark.parametrize(("schedule", "before"), AFTER)

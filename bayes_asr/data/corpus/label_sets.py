@@ -6,7 +6,7 @@ from typing import TypeVar
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.data.targets.labels import IntegerLabels
-from bayes_asr.data.targets.target import Labels, Target
+from bayes_asr.data.targets.target import Labels, Target, advise_lengths
 
 Kind = TypeVar("Kind", bound=Labels)
 
@@ -28,7 +28,7 @@ def check_lengths(first: Labels, further: Labels, lengths: Mapping[str, int]) ->
         if counts[utt] != frames:
             raise InputError(
                 f"{further.where(utt)}: {utt} has {counts[utt]} labels, but {frames} in"
-                f" {first.where(utt)}; make both of the same features"
+                f" {first.where(utt)}; {advise_lengths(frames, counts[utt])}"
             )
 
 

@@ -17,7 +17,7 @@ from bayes_asr.data.features.front_end import (
     describe_stream,
     read_analysis,
 )
-from bayes_asr.data.targets.target import Labels, Target
+from bayes_asr.data.targets.target import Labels, Target, advise_lengths
 from bayes_asr.kaldi_io.ark import missing_file_error, read_matrix, read_shape
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.rxfilename import is_pipe, list_archives
@@ -315,7 +315,7 @@ class LabelledSet:
         if features is self.features:
             raise InputError(
                 f"{features.where(utt)}: {utt} has {frames} frames of features, but"
-                f" {self.lengths[utt]} labels in {self.first_labels.where(utt)}; make both from the"
-                " same features"
+                f" {self.lengths[utt]} labels in {self.first_labels.where(utt)};"
+                f" {advise_lengths(frames, self.lengths[utt])}"
             )
         features.refuse_frames(stream, utt, frames, self.features, self.lengths[utt])

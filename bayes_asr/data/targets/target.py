@@ -43,6 +43,14 @@ class Target:
         return counts
 
 
+def advise_lengths(first: int, second: int) -> str:
+    """The advice where two lengths of an utterance differ, for messages."""
+    advice = "make both from the same features"
+    if 2 * min(first, second) <= max(first, second) + 1:
+        advice += "; alignments by a run of LF-MMI have one of several frames: take other ones"
+    return advice
+
+
 class Labels:
     """Labels of the utterances of a directory or an archive; a subclass is one kind of them.
 

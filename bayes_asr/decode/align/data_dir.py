@@ -52,6 +52,7 @@ from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
+from bayes_asr.nn.frames import describe_stride
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -130,7 +131,11 @@ def align_run(
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
     words, pronouncer_files = open_transcripts(directory, transcripts, model)
-    stride = network.model.output_stride
+    if (stride := network.model.output_stride) > 1:
+        LOGGER.warning(
+            "%s: alignments are of %s, as the outputs of %s: take them for times, not for training",
+            *(out, describe_stride(stride), run),
+        )
     timed_files = _open_timed_files(folders, directory, FRAME_SHIFT * stride)
     # Other processes get files and names: a pronouncer is read once in each.
     align = partial(align_item, pronouncer_files, options, choose_engine().name, stride)

@@ -19,6 +19,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.decode.export import export_torch
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.evaluate.decoded.run import TimedSet
@@ -220,6 +221,22 @@ def test_what_needs_outputs_of_every_frame_is_refused(
     assert f"{said}, and no labels" in capsys.readouterr().err
     assert main(["denlats", run, "--graph=nowhere", f"--out={tmp_path / 'lattices'}"]) == 1
     assert f"{said}, from which no criterion on lattices goes on" in capsys.readouterr().err
+
+
+def test_its_alignments_are_of_every_third_frame_and_train_nothing(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = root / "run", tmp_path / "ali"
+    words = ["align", str(run), "--on=train", f"--lang={root / 'exp/chain'}", f"--out={out}"]
+    assert main(words) == 0
+    warning = f"{out}: alignments are of one of 3 frames, as the outputs of {run}"
+    assert warning in capsys.readouterr().err
+    features = dict(kaldiio.load_scp(str(root / "data/train/feats.scp")))
+    assert all(n == -(-len(features[utt]) // 3) for utt, n in Alignments(out).lengths.items())
+    data = [f"data.{name}.alignments=[{out}]" for name in ("train", "dev")]
+    data.append(f"data.dev.features=[{root / 'data/train'}]")
+    with pytest.raises(InputError, match=r"frames of .* labels in .*by a run of LF-MMI"):
+        train(config_of(root, *data), tmp_path / "run")
 
 
 def test_each_utterance_is_shifted_by_another_frame_in_each_of_three_epochs(root: Path) -> None:
