@@ -28,7 +28,7 @@ from bayes_asr.train.runs.trained_network import TrainedNetwork
 from tests.house.test_promises import untrained_run
 from tests.support.nn_units import CAUSAL, DIRECTIONS, UNITS, model, name, side_by_side
 from tests.support.places import ROOT
-from tests.support.small_corpus import DIMENSIONS
+from tests.support.small_corpus import DIMENSIONS, settings, write_corpus
 
 pytest.importorskip("torch", OLDEST_TORCH)
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -377,3 +377,19 @@ def test_forward_refuses_other_files_in_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_forward_by_onnx_refuses_sound_that_was_analysed_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As without: the file does not say what made its features."""
+    root = write_corpus(tmp_path)
+    for part, kind in (("train", "mfcc"), ("dev", "mfcc"), ("test", "plp")):
+        (root / "data" / part / "frontend.json").write_text(json.dumps({"kind": kind}))
+    given = (ROOT / "conf/base.yaml", *settings(root, "train.epochs=1"))
+    assert command("train", *given, "--out", tmp_path / "run") == 0
+    assert command("export", tmp_path / "run", "--onnx", tmp_path / "run.onnx") == 0
+    given = (f"--data={root}/data/test", "--onnx", tmp_path / "run.onnx")
+    assert command("forward", tmp_path / "run", *given, "--out", tmp_path / "out") == 1
+    assert "kind plp, but those of training mfcc" in capsys.readouterr().err

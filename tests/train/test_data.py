@@ -1,5 +1,6 @@
 """Which data a training takes: candidate directories, held out speakers, what does not fit."""
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +10,13 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.data.corpus.sets import training_and_dev
+from bayes_asr.data.features.fmllr_record import FmllrRecord, write_record
+from bayes_asr.decode.forward.directory import StreamSource, forward
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.text import write_mapping
+from bayes_asr.train.start import train
+from tests.support.archives import one_line
 from tests.support.small_corpus import (
     DIMENSIONS,
     made_up,
@@ -103,3 +108,69 @@ def test_dev_features_of_another_size_are_refused(tmp_path: Path) -> None:
     write_data_dir(root / "data" / "dev", {utt: x[:, 1:] for utt, x in features.items()})
     with pytest.raises(InputError, match=r"has 4 dimensions, but the training features have 5"):
         training_and_dev(config_of(root))
+
+
+MFCC = {"kind": "mfcc", "sample_rate": 16000, "bands": 23, "cepstra": 13, "dither": 0.0}
+
+
+def write_analysis(data: Path, **changes: object) -> None:
+    """Say that the features are MFCC of 16 kHz; None for a field that older versions lack."""
+    fields = {key: value for key, value in {**MFCC, **changes}.items() if value is not None}
+    (data / "frontend.json").write_text(json.dumps(fields))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"kind": "plp"}, "kind plp, but those of training mfcc"),
+        ({"sample_rate": 8000}, "sample_rate 8000, but those of training 16000"),
+        ({"bands": 40}, "bands 40, but those of training 23"),
+    ],
+)
+def test_sound_that_is_analysed_otherwise_than_for_training_is_refused(
+    change: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    """In dev, and where a trained network computes."""
+    root = write_corpus(tmp_path)
+    write_analysis(root / "data/train")
+    train(config_of(root, "train.epochs=1"), tmp_path / "run")
+    for name in ("dev", "test"):
+        write_analysis(root / "data" / name, **change)
+    with pytest.raises(InputError) as raised:
+        training_and_dev(config_of(root))
+    one_line(raised, f"{root}/data/dev/feats.scp", named, "extract all alike")
+    with pytest.raises(InputError) as raised:
+        forward(tmp_path / "run", tmp_path / "out", StreamSource(root / "data/test"))
+    one_line(raised, f"{root}/data/test/feats.scp", named)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "warnings"), [({}, 0), ({"bands": None, "dither": None}, 0), ({"dither": 1.0}, 2)]
+)
+def test_another_dither_is_announced(
+    change: dict[str, Any], warnings: int, tmp_path: Path, messages: Any
+) -> None:
+    """As older versions had none, whose runs go on."""
+    root = write_corpus(tmp_path)
+    write_analysis(root / "data/train")
+    for name in ("dev", "test"):
+        write_analysis(root / "data" / name, **change)
+    train(config_of(root, "train.epochs=1"), tmp_path / "run")
+    forward(tmp_path / "run", tmp_path / "out", StreamSource(root / "data/test"))
+    assert messages().count("have the dither 1.0, but those of training 0.0") == warnings
+
+
+@pytest.mark.parametrize(("adapted", "other"), [("train", "dev"), ("dev", "train")])
+def test_features_that_fmllr_adapts_are_not_those_of_sound(
+    adapted: str, other: str, tmp_path: Path
+) -> None:
+    """Of 40 values each, they fit each other by their width."""
+    root = write_corpus(tmp_path)
+    write_record(FmllrRecord(root / "exp/tri3", MFCC), root / "data" / adapted)
+    write_analysis(root / "data" / other)
+    with pytest.raises(InputError, match="mfcc with fMLLR"):
+        training_and_dev(config_of(root))
+    write_record(FmllrRecord(root / "exp/tri3", MFCC), root / "data" / other)
+    (root / "data" / other / "frontend.json").unlink()
+    training_and_dev(config_of(root))

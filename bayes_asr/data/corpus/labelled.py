@@ -11,6 +11,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
+from bayes_asr.data.features.fmllr_record import check_analysis, describe_analysis
 from bayes_asr.data.features.front_end import (
     FrontEnd,
     cmvn_statistics,
@@ -214,14 +215,16 @@ def _is_absent(path: Path) -> bool:
     return False
 
 
-def check_dimensions(name: str, features: Features, trained: Features) -> None:
-    """InputError where a stream of a set is of another width than that of the training set."""
+def check_stream(name: str, features: Features, trained: Features) -> None:
+    """InputError for a stream of another width, or another analysis of sound, than in training."""
     if features.dimensions != trained.dimensions:
         utt = features.utterances[0]
         raise InputError(
             f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the training"
             f" {describe_stream(name)} have {trained.dimensions}; extract all features alike"
         )
+    for directory in features.directories:
+        check_analysis(name, directory, describe_analysis(trained.directories[0]))
 
 
 def check_speakers(

@@ -17,7 +17,7 @@ from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.directories import features_of, read_data_dirs
 from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.label_sets import check_labels, check_lengths, join_labels, name_targets
-from bayes_asr.data.corpus.labelled import Features, LabelledSet, check_dimensions, check_speakers
+from bayes_asr.data.corpus.labelled import Features, LabelledSet, check_speakers, check_stream
 from bayes_asr.data.corpus.labels_index import open_labels
 from bayes_asr.data.corpus.listing import Listing, index_utterances, join_listings, list_utterances
 from bayes_asr.data.directories import find_existing, locate_all
@@ -250,7 +250,7 @@ def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
     for label, labels in dev.further_labels.items():
         check_labels(train.further_labels[label], labels)
     for name, features in dev.streams.items():
-        check_dimensions(name, features, train.streams[name])
+        check_stream(name, features, train.streams[name])
 
 
 def _held_out(train: LabelledSet, share: float, noun: str) -> tuple[LabelledSet, LabelledSet]:

@@ -9,9 +9,12 @@ from typing import Any
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_bytes, real_path, replacing
+from bayes_asr.base.log import LOGGER
+from bayes_asr.data.features.front_end import describe_stream, read_analysis
 from bayes_asr.kaldi_io.side_files import parse_json
 
 FILE = "fmllr.json"
+COMPARED = ("kind", "sample_rate", "bands", "dither")  # the width tells what else differs
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,30 @@ class FmllrRecord:
 def describe_adapted(sound: Mapping[str, Any]) -> dict[str, Any]:
     """The entry of env.json for features that fMLLR adapts; sound: their analysis of sound."""
     return {**sound, "adapted": "fmllr"}
+
+
+def describe_analysis(directory: Path) -> Mapping[str, Any]:
+    """The analysis that made features of sound, by a kind of its own if fMLLR adapted them; empty
+    where the data directory has no record.
+    """
+    adapted = read_record(directory)
+    kind = {"kind": f"{adapted.sound.get('kind')} with fMLLR"} if adapted else {}
+    return read_analysis(directory) or (adapted and {**adapted.sound, **kind}) or {}
+
+
+def check_analysis(stream: str, directory: Path, trained: Mapping[str, Any]) -> None:
+    """InputError for another analysis than that of training; a warning for another dither alone."""
+    analysis = describe_analysis(directory)
+    # Older versions do not record all of it.
+    for key in (key for key in COMPARED if key in trained and key in analysis):
+        if analysis[key] != trained[key]:
+            message = (
+                f"{directory / 'feats.scp'}: {describe_stream(stream)} have the {key}"
+                f" {analysis[key]}, but those of training {trained[key]}; extract all alike"
+            )
+            if key != "dither":
+                raise InputError(message)
+            LOGGER.warning("%s", message)
 
 
 def find_record(directories: Sequence[Path]) -> FmllrRecord | None:

@@ -78,7 +78,7 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
 
 
 def _list_tables(directory: Path) -> dict[str, Table]:
-    """How each table of a data directory is read and changed."""
+    """The tables of a data directory, and the function that reads and changes each."""
     paths = [path for pattern in COPIED for path in find_files(directory, pattern)]
     names = {path.name for path in paths if path.is_file()}.difference(WRITTEN, OF_SOUND)
     changed = {name: table for name, table in CHANGED.items() if is_there(directory / name)}

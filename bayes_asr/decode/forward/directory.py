@@ -19,6 +19,7 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.data.corpus.directories import stream_dirs
 from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.corpus.streams import StoredStreams
+from bayes_asr.data.features.fmllr_record import check_analysis
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.forward.average import AveragedNetwork, UtteranceOutput
@@ -223,7 +224,7 @@ def open_streams(
     limited_by: str = "--max-skipped",
 ) -> StoredStreams:
     """The streams that a network reads, of those that there are; the limits are those of
-    `log_likelihoods`. InputError where one is missing.
+    `log_likelihoods`. InputError where one is missing, or was analysed otherwise than in training.
     """
     if missing := [name for name in network.front_ends if name not in directories]:
         options = " ".join(f"--stream {name}=DIR" for name in missing)
@@ -237,6 +238,9 @@ def open_streams(
             for name, front_end in network.front_ends.items()
         }
     )
+    for name, front_end in network.front_ends.items():
+        for part in directories[name].parts:
+            check_analysis(name, part.path, front_end.sound or {})
     inputs = {name: directories[name] for name in network.front_ends}
     report_lacking(inputs, max_skipped, limited_by)
     if isinstance(network, LogLikelihoods):

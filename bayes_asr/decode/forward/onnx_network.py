@@ -62,6 +62,10 @@ class OnnxNetwork:
             """What the caller does: normalisation by speaker; for a step, and for streams of
             another rate than the first, deltas and context too."""
             self._check_inputs(network.front_ends)
+            # A file does not say what made its features of sound.
+            for name, front_end in self.front_ends.items():
+                sound = network.front_ends[name].sound
+                self.front_ends[name] = replace(front_end, sound=sound)
         except InputError:
             raise
         except Exception as error:  # ONNX Runtime has a class of its own for each kind

@@ -16,7 +16,7 @@ from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.base.files import is_there, read_bytes
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.directories import data_dir, features_of, stream_dirs
-from bayes_asr.data.corpus.labelled import Features, check_dimensions
+from bayes_asr.data.corpus.labelled import Features, check_stream
 from bayes_asr.data.corpus.references import data_with_stm
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.data.directories import locate
@@ -169,7 +169,7 @@ def _check_forward(config: Config, open_pipe: OpenPipe | None, _: Path) -> Itera
         directories = stream_dirs(config, name, open_pipe)
         for stream, data in directories.items():
             features = features_of(data, config, stream, open_pipe)
-            check_dimensions(stream, features, trained[stream])
+            check_stream(stream, features, trained[stream])
             gone = next((path for path in features.archives if not is_there(path)), None)
             if gone:
                 table = features.directories[0] / "feats.scp"
