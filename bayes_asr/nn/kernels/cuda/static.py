@@ -74,7 +74,8 @@ class Program(Protocol):
 
 def round_up(sequences: int, steps: int) -> tuple[int, int]:
     """The sequences B and time steps T of the bucket of a batch."""
-    multiple = 8 if sequences <= 16 else 16
+    # 1, 2, 4 or 8, then multiples of 8 and of 16: few sequences are long, and 8 would be large.
+    multiple = min(1 << (sequences - 1).bit_length(), 8) if sequences <= 16 else 16
     return -(-sequences // multiple) * multiple, -(-steps // STEPS) * STEPS
 
 

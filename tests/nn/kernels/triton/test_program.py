@@ -73,6 +73,12 @@ def test_shared_weights_in_one_direction(interpret: Interpret) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("B", "lengths"), [(1, [4]), (2, [3, 1]), (4, [4, 2, 1])])
+def test_few_sequences(B: int, lengths: list[int], interpret: Interpret) -> None:
+    assert_below(1e-6, interpret(EVERY_KERNEL, H=20, B=B, lengths=lengths))
+
+
+@pytest.mark.slow
 def test_many_units_and_sequences(interpret: Interpret) -> None:
     case = {"sets": 1, "B": 40, "lengths": [2] * 33 + [1]}
     assert_below(1e-6, interpret(["li-bru"], H=550, **case))
