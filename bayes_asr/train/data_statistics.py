@@ -64,13 +64,12 @@ def _count_labels(data: LabelledSet, heads: Sequence[str], index: Index) -> Arra
     made_from = {
         **{str(part.directory): part.digest for part in parts},
         **{f"{name} (labels)": _describe(data.targets[name]) for name in heads},
-        **hash_choice(data.lengths),
     }
 
     def count(_: Path | None = None) -> Arrays:
         return {name: data.targets[name].count(data.lengths) for name in heads}
 
-    key = name_of(*(part.directory for part in parts), *heads)
+    key = name_of(*(part.directory for part in parts), *heads, hash_choice(data.lengths))
     # An index that cannot be written costs time, not the run.
     try:
         return index.of(f"counts-{key}", made_from, count, lambda _, counts: counts)

@@ -180,9 +180,9 @@ def content_hash(parts: Iterable[bytes]) -> str:
     return total.hexdigest()
 
 
-def hash_choice(utterances: Iterable[str]) -> dict[str, str]:
+def hash_choice(utterances: Iterable[str]) -> str:
     """A hash of the names of a set's utterances, which are those that all its tables have."""
-    return {"choice of utterances": content_hash(["\n".join(utterances).encode()])}
+    return content_hash(["\n".join(utterances).encode()])
 
 
 def _may_be_written(directory: Path) -> bool:

@@ -36,12 +36,12 @@ def survey_stream(
     """
     features = data.streams[stream]
     labelled = [part.directory for part in data.first_labels.parts]
-    # Other labels or another preparation is another entry, so that both are kept.
-    key = name_of(*features.directories, *labelled, features.front_end.preparation)
+    # Other labels, utterances or preparation are another entry, so that both are kept.
+    what = (hash_choice(data.lengths), features.front_end.preparation)
+    key = name_of(*features.directories, *labelled, *what)
     made_from = {
         **hashes,
         **{f"{path} (times)": state_of(path) for path in features.archives},
-        **hash_choice(data.lengths),
         "preparation": features.front_end.preparation,
     }
 

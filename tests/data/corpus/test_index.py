@@ -210,6 +210,24 @@ def test_other_preparation_has_an_index_of_its_own(
     assert surveys == ["dev", "train"] * 2
 
 
+def test_another_choice_of_utterances_has_an_index_of_its_own(
+    corpus: Path, tmp_path: Path, surveys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As LF-MMI leaves out utterances without a numerator, of the same features and labels."""
+    counted: list[int] = []
+    count = Target.count
+    monkeypatch.setattr(
+        Target, "count", lambda target, utts: counted.append(len(utts)) or count(target, utts)
+    )
+    held = ("train.epochs=1", "data.dev.alignments=[]")
+    for number in range(2):
+        for share in ("0.25", "0.5"):
+            settings = (*held, f"data.held_out={share}")
+            train(config_of(corpus, *settings), tmp_path / f"{share}-{number}")
+    assert surveys == ["dev", "train"] * 2
+    assert counted == [9, 9, 6, 6]  # of two heads
+
+
 def test_archive_changed_in_place_with_its_size_and_times_is_refused(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
