@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import starmap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from bayes_asr.base.files import replacing, settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
-from bayes_asr.data.features.front_end import cmvn_statistics
+from bayes_asr.data.features.front_end import cmvn_statistics, read_analysis
 from bayes_asr.data.features.skipped import check_limit
 from bayes_asr.data.sound.audio import Channel
 from bayes_asr.data.sound.recordings import (
@@ -25,6 +26,7 @@ from bayes_asr.data.sound.recordings import (
     read_utterances,
 )
 from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.data.sound.speed import find_source
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.segments import Segment
@@ -60,6 +62,7 @@ def write_features(
     """
     data_dir = Path(data_dir)
     settle(data_dir)
+    _compare_source(data_dir, asdict(front_end))
     utt2spk = read_mapping(data_dir / "utt2spk")
     stats: dict[str, np.ndarray] = {}
     sounds = Recordings(data_dir, front_end.sample_rate, channel, open_pipe)
@@ -75,6 +78,22 @@ def write_features(
         write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
         with replacing(data_dir / "frontend.json") as temporary:
             temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
+
+
+def _compare_source(data_dir: Path, analysis: Mapping[str, Any]) -> None:
+    """Say it where speech at other speeds gets other features than its source has, of one kind."""
+    source = find_source(data_dir)
+    original = (read_analysis(source) if source else None) or {}
+    if original.get("kind") != analysis["kind"]:
+        return
+    for key, value in analysis.items():
+        if original.get(key, value) != value:
+            LOGGER.warning(
+                "%s: its features have the %s %s, but those of the source %s have %s; compute both"
+                " alike, here with --%s %s",
+                *(data_dir, key, value, source, original[key]),
+                *(key.replace("_", "-"), original[key]),
+            )
 
 
 def _compute(

@@ -6,13 +6,14 @@ utterances, speakers and recordings begin with sp0.9-. Kaldi lets wav.scp run so
 wav.scp ends with [speed=0.9], which the reader understands; Kaldi refuses such a name.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, is_there, real_path, together
+from bayes_asr.base.files import discard, find_files, is_there, read_text, real_path, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import split_speed
 from bayes_asr.kaldi_io.ark import read_scp
@@ -32,10 +33,10 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     """Write the utterances of a data directory at each speed; returns how many there are then.
 
     Copies wav.scp, segments, reco2dur, transcripts and what else is said of utterances and speakers
-    (`COPIED`), and writes utt2uniq. What is at 1 keeps its names. Features are to be computed anew,
-    and alignments are those of the new features. Tables of `out` that `data` lacks are removed.
-    InputError where `out` is `data` or has features already, for the commands of a wav.scp, and for
-    names that two speeds would share.
+    (`COPIED`), and writes utt2uniq and `SOURCE`. What is at 1 keeps its names. Features are to be
+    computed anew, and alignments are those of the new features. Tables of `out` that `data` lacks
+    are removed. InputError where `out` is `data` or has features already, for the commands of a
+    wav.scp, and for names that two speeds would share.
     """
     if real_path(data) == real_path(out):
         raise InputError(f"{out}: holds what is read; choose another folder")
@@ -65,6 +66,7 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
             write_lines(lines, out / name)
         for name in old:
             discard(out / name)
+        write_lines([os.path.relpath(real_path(data), real_path(out))], out / SOURCE)
     if old:
         LOGGER.info("%s: removed, as %s has none: %s", out, data, ", ".join(old))
     skipped = sorted(
@@ -75,6 +77,14 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     if skipped:
         LOGGER.info("%s: not taken: %s", data, ", ".join(skipped))
     return len(speakers)
+
+
+def find_source(directory: Path) -> Path | None:
+    """The data directory whose speech this one has at other speeds; None where it has no record."""
+    path = directory / SOURCE
+    if not is_there(path):
+        return None
+    return Path(os.path.normpath(real_path(directory) / read_text(path).rstrip("\n")))
 
 
 def _list_tables(directory: Path) -> dict[str, Table]:
@@ -160,4 +170,5 @@ CHANGED: dict[str, Table] = {
 }
 COPIED = ("text", "text_*", "words", "utt2*", "spk2*", "reco2file_and_channel")
 OF_SOUND = ("utt2num_frames", "utt2warp", "spk2warp")  # which is another at another speed
-WRITTEN = ("utt2spk", "spk2utt", "utt2uniq")
+SOURCE = "speed_of"  # the path of the data directory that was read, from that of the file
+WRITTEN = ("utt2spk", "spk2utt", "utt2uniq", SOURCE)

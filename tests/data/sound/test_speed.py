@@ -140,6 +140,33 @@ def test_features_are_those_of_sound_that_was_resampled_before(
         assert len(slow) > len(plain_one) > len(fast)
 
 
+@pytest.mark.parametrize(
+    ("options", "differing"),
+    [
+        ("--dither=1", []),
+        ("", ["--dither 1.0"]),
+        ("--bands=30", ["--bands 23", "--dither 1.0"]),
+        ("--kind=fbank", []),
+    ],
+)
+def test_other_features_than_those_of_the_source_are_announced(
+    options: str, differing: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where both are moved together; those of another kind are for another network."""
+    pytest.importorskip("kaldi_native_fbank")
+    data = write_data(tmp_path / "first")
+    write_speeds(data, tmp_path / "first/out", [Fraction("0.9"), Fraction(1)])
+    assert main(["features", str(data), "--dither=1"]) == 0
+    moved = (tmp_path / "first").rename(tmp_path / "moved")
+    table = moved / "out/wav.scp"
+    table.write_text(table.read_text().replace(str(data), str(moved / "data")))
+    capsys.readouterr()
+    assert main(["features", str(moved / "out"), *options.split()]) == 0
+    announced = capsys.readouterr().err.splitlines()
+    assert all(f"{moved}/data have" in line for line in announced)
+    assert [line[line.index("--") :] for line in announced] == differing
+
+
 def test_speeds_multiply(tmp_path: Path) -> None:
     data = write_data(tmp_path)
     write_speeds(data, tmp_path / "once", [Fraction("0.9")])
