@@ -69,22 +69,7 @@ def compute_lfmmi(
             " frame subsampling factor of the network"
         )
     scores = outputs_NP.detach().double().cpu().numpy()
-    posteriors, slope = np.zeros(scores.shape), np.empty(scores.shape)
-
-    def sum_utterance(rows: slice, numerator: Numerator) -> float:
-        """The MMI of an utterance, whose rows of `posteriors` and `slope` are filled."""
-        if isinstance(numerator, np.ndarray):
-            log_numerator, posteriors[rows] = sum_allowed(numerator, scores[rows], denominator)
-        else:
-            log_numerator, posteriors[rows] = sum_numerator(numerator, scores[rows])
-        log_denominator, slope[rows] = denominator.sum_paths(scores[rows])
-        return log_denominator - log_numerator
-
-    utterances = map(slice, np.cumsum([0, *lengths]), np.cumsum(lengths))
-    mmi = 0.0
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # C++ lets other threads go on
-        for value in pool.map(sum_utterance, utterances, numerators):
-            mmi += value
+    mmi, posteriors, slope = sum_utterances(numerators, scores, denominator)
     # The derivative of the loss by an output: its posterior in the denominator less that in the
     # numerator. `linear` brings it into autograd; its own value is replaced by that of the loss.
     slope -= posteriors
@@ -98,6 +83,32 @@ def compute_lfmmi(
         loss = loss - regularization.xent_regularize * weighted_log_probs.sum()
     best_posteriors = posteriors[np.arange(len(scores)), scores.argmax(1)]
     return LfMmi(loss, mmi, int((best_posteriors == 0).sum()))
+
+
+def sum_utterances(
+    numerators: Sequence[Numerator], scores_NP: np.ndarray, denominator: LeakyHmm
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return the MMI of utterances whose scores [N, P] stand one after the other, and the
+    derivatives [N, P] of the logs of numerators and denominators.
+    """
+    of_numerators, of_denominators = np.zeros(scores_NP.shape), np.empty(scores_NP.shape)
+
+    def sum_one(rows: slice, numerator: Numerator) -> float:
+        scores = scores_NP[rows]
+        if isinstance(numerator, np.ndarray):
+            log_numerator, of_numerators[rows] = sum_allowed(numerator, scores, denominator)
+        else:
+            log_numerator, of_numerators[rows] = sum_numerator(numerator, scores)
+        log_denominator, of_denominators[rows] = denominator.sum_paths(scores)
+        return log_denominator - log_numerator
+
+    lengths = [len(numerator) for numerator in numerators]
+    utterances = map(slice, np.cumsum([0, *lengths]), np.cumsum(lengths))
+    mmi = 0.0
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # C++ lets other threads go on
+        for value in pool.map(sum_one, utterances, numerators):
+            mmi += value
+    return mmi, of_numerators, of_denominators
 
 
 def sum_numerator(numerator: AlignedLattice, scores: np.ndarray) -> tuple[float, np.ndarray]:
