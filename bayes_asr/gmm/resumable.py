@@ -39,6 +39,7 @@ ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE_FRAMES = 40_000  # about, of the utterances that a process takes at a time
 SHARE_ITEMS = 50  # utterances that a process takes, where their frames are not known
 MOST_OOV = 0.5  # of the words: more have transcripts in other units
+FEWEST_WORDS = 100  # that show the units: of a few words, most may well be names
 SKIP_OPTION = "--max-skipped"
 
 Item = TypeVar("Item")
@@ -204,7 +205,10 @@ class PhaseRunner:
             write_fsts(self.drop_failures(results, f"no graph of {self.data}"), self.out / GRAPHS)
 
     def report_oov(self, text: Mapping[str, Sequence[str]]) -> None:
-        """Warn of words of the transcripts that are not in the lexicon; InputError for most."""
+        """Warn of words of the transcripts that are not in the lexicon.
+
+        InputError for most of `FEWEST_WORDS` or more.
+        """
         vocabulary = read_symbols(self.lang / "words.txt")
         oov = {
             utt: [word for word in words if word not in vocabulary] for utt, words in text.items()
@@ -217,7 +221,7 @@ class PhaseRunner:
             f"{self.data / 'text'}: {count} of {total} words are not in {self.lang / 'words.txt'},"
             f" such as {oov[utt][0]} of {utt}"
         )
-        if count > total * MOST_OOV:
+        if total >= FEWEST_WORDS and count > total * MOST_OOV:
             raise InputError(
                 f"{message}; transcripts and lexicon must be of the same units: write the words of"
                 " the lexicon there, or name a lang folder that has those of the transcripts"
