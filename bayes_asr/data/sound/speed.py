@@ -35,8 +35,8 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     Copies wav.scp, segments, reco2dur, transcripts and what else is said of utterances and speakers
     (`COPIED`), and writes utt2uniq and `SOURCE`. What is at 1 keeps its names. Features are to be
     computed anew, and alignments are those of the new features. Tables of `out` that `data` lacks
-    are removed. InputError where `out` is `data` or has features already, for the commands of a
-    wav.scp, and for names that two speeds would share.
+    are removed. InputError where `out` is `data`, has features already, or has such tables and
+    was not written by this, for the commands of a wav.scp, and for names that two speeds would share.
     """
     if real_path(data) == real_path(out):
         raise InputError(f"{out}: holds what is read; choose another folder")
@@ -54,7 +54,7 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     if len(speakers) < len(factors) * len(read_mapping(data / "utt2spk")):
         raise InputError(f"{data / 'utt2spk'}: some names begin with sp already, as those to come")
     tables = {"wav.scp": _convert_sounds, **_list_tables(data)}
-    old = [name for name in _list_tables(out) if name not in tables]
+    old = _list_old(data, out)
     out.mkdir(parents=True, exist_ok=True)
     with together(out):
         write_speakers(speakers, out)
@@ -93,6 +93,17 @@ def _list_tables(directory: Path) -> dict[str, Table]:
     names = {path.name for path in paths if path.is_file()}.difference(WRITTEN, OF_SOUND)
     changed = {name: table for name, table in CHANGED.items() if is_there(directory / name)}
     return dict.fromkeys(sorted(names), _copy) | changed
+
+
+def _list_old(data: Path, out: Path) -> list[str]:
+    """The tables of `out` that `data` lacks; InputError where the folder is not of `speed`."""
+    old = sorted(_list_tables(out).keys() - _list_tables(data).keys())
+    if old and not is_there(out / SOURCE):
+        raise InputError(
+            f"{out}: has {', '.join(old)}, which {data} lacks, and was not written by speed; name"
+            " another folder, or remove them"
+        )
+    return old
 
 
 def _name_of(line: str) -> str:

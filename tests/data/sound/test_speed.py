@@ -14,6 +14,7 @@ from bayes_asr.cli import main
 from bayes_asr.data.sound.audio import change_speed, split_speed
 from bayes_asr.data.sound.speed import write_speeds
 from bayes_asr.kaldi_io.ark import read_matrix, read_scp
+from tests.support.archives import one_line
 
 RATE = 16000
 
@@ -231,6 +232,27 @@ def test_tables_that_the_speech_has_no_more_are_removed(tmp_path: Path) -> None:
     write_speeds(data, tmp_path / "new", [Fraction("0.9")])
     new = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
     assert {path.name: path.read_text() for path in out.iterdir()} == {**new, "notes": "mine"}
+
+
+@pytest.mark.parametrize("of_kaldi", [False, True])
+def test_tables_of_a_folder_that_others_wrote_are_not_removed(
+    of_kaldi: bool, tmp_path: Path
+) -> None:
+    """Kaldi's script writes utt2uniq too; a folder that has no more than is written is taken."""
+    data, out = write_data(tmp_path), write_data(tmp_path / "mine", segments=True)
+    (out / "text_words").write_text("a-1 one\n")
+    if of_kaldi:
+        (out / "utt2uniq").write_text("a-1 a-1\nb-1 b-1\n")
+    old = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(InputError, match=f"^{out}: has .*which {data} lacks") as raised:
+        write_speeds(data, out, [Fraction("0.9")])
+    extra = ["reco2dur", "reco2file_and_channel", "segments", "text_words"]
+    one_line(raised, *extra, "name another folder, or remove them")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == old
+    for name in extra:
+        (out / name).unlink()
+    write_speeds(data, out, [Fraction("0.9")])
+    assert lines(out / "text") == ["sp0.9-a-1 one two", "sp0.9-b-1"]
 
 
 def test_features_of_other_speech_are_not_left_beside_new_tables(tmp_path: Path) -> None:
