@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, is_there, read_text, real_path, together
+from bayes_asr.base.files import discard, is_there, read_text, real_path, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.audio import split_speed
 from bayes_asr.kaldi_io.ark import read_scp
@@ -32,11 +32,11 @@ Table = Callable[[Path, Fraction], Iterator[str]]
 def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     """Write the utterances of a data directory at each speed; returns how many there are then.
 
-    Copies wav.scp, segments, reco2dur, transcripts and what else is said of utterances and speakers
-    (`COPIED`), and writes utt2uniq and `SOURCE`. What is at 1 keeps its names. Features are to be
-    computed anew, and alignments are those of the new features. Tables of `out` that `data` lacks
-    are removed. InputError where `out` is `data`, has features already, or has such tables and
-    was not written by this, for the commands of a wav.scp, and for names that two speeds would share.
+    Takes wav.scp and `TABLES`, and writes utt2uniq and `SOURCE`. What is at 1 keeps its names.
+    Features are to be computed anew, and alignments are those of the new features. Tables of `out`
+    that `data` lacks are removed. InputError where `out` is `data`, has features already, or has
+    such tables and was not written by this, for the commands of a wav.scp, and for names that two
+    speeds would share.
     """
     if real_path(data) == real_path(out):
         raise InputError(f"{out}: holds what is read; choose another folder")
@@ -89,10 +89,10 @@ def find_source(directory: Path) -> Path | None:
 
 def _list_tables(directory: Path) -> dict[str, Table]:
     """The tables of a data directory, and the function that reads and changes each."""
-    paths = [path for pattern in COPIED for path in find_files(directory, pattern)]
-    names = {path.name for path in paths if path.is_file()}.difference(WRITTEN, OF_SOUND)
-    changed = {name: table for name, table in CHANGED.items() if is_there(directory / name)}
-    return dict.fromkeys(sorted(names), _copy) | changed
+    paths = {name: directory / name for name in TABLES}
+    return {
+        name: TABLES[name] for name, path in paths.items() if is_there(path) and not path.is_dir()
+    }
 
 
 def _list_old(data: Path, out: Path) -> list[str]:
@@ -173,13 +173,15 @@ def _copy(path: Path, factor: Fraction) -> Iterator[str]:
         yield f"{_prefix(factor)}{' '.join(fields)}"
 
 
-CHANGED: dict[str, Table] = {
-    "wav.scp": _convert_sounds,
+COPIED = (  # of Kaldi and the recipes; what others say may hold at one speed alone, or be names
+    *("text", "text_words", "words", "utt2lang", "utt2word", "utt2age", "utt2gender"),
+    *("spk2age", "spk2gender", "reco2file_and_channel"),
+)
+TABLES: dict[str, Table] = {  # beside wav.scp
+    **dict.fromkeys(COPIED, _copy),
     "segments": _convert_segments,
     "utt2dur": _convert_durations,
     "reco2dur": _convert_durations,
 }
-COPIED = ("text", "text_*", "words", "utt2*", "spk2*", "reco2file_and_channel")
-OF_SOUND = ("utt2num_frames", "utt2warp", "spk2warp")  # which is another at another speed
 SOURCE = "speed_of"  # the path of the data directory that was read, from that of the file
 WRITTEN = ("utt2spk", "spk2utt", "utt2uniq", SOURCE)

@@ -97,10 +97,36 @@ def test_what_else_is_said_of_utterances_comes_along(name: str, tmp_path: Path) 
     """As `text`: transcripts in other units, and what a network may classify."""
     data, out = write_data(tmp_path), tmp_path / "out"
     (data / name).write_text("a-1 One  two\nb-1 x\n")
-    (data / "utt2num_frames").write_text("a-1 98\nb-1 98\n")
     write_speeds(data, out, [Fraction("0.9"), Fraction(1)])
     assert lines(out / name) == ["a-1 One two", "b-1 x", "sp0.9-a-1 One two", "sp0.9-b-1 x"]
-    assert not (out / "utt2num_frames").exists()
+
+
+OTHERS = {
+    **dict.fromkeys(("utt2num_frames", "utt2len", "utt2max_frames"), b"a-1 98\nb-1 98\n"),
+    "utt2reco": b"a-1 a-1\nb-1 b-1\n",
+    "spk2utt_fake": b"a a-1\nb b-1\n",
+    "spk2warp": b"a 1.1\nb 0.9\n",
+    "utt2spk.bak": b"a-1 a\nb-1 b\n",
+    "text.bak": b"a-1 one\n",
+    "text_embeddings.npz": b"PK\x03\x04\xff\xfe\n",
+    "text_ids.pkl": b"\x80\x04\xff\n",
+}
+
+
+def test_what_may_be_other_at_another_speed_is_named_and_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lengths, tables whose values name utterances, and files that are no tables."""
+    data, out = write_data(tmp_path), tmp_path / "out"
+    for name, content in OTHERS.items():
+        (data / name).write_bytes(content)
+    (data / "words").mkdir()
+    assert main(["speed", str(data), str(out)]) == 0
+    written = ("wav.scp", "utt2spk", "spk2utt", "utt2uniq", "speed_of")
+    taken = ("text", "utt2dur", "spk2gender")
+    assert {path.name for path in out.iterdir()} == {*written, *taken}
+    (said,) = (line for line in capsys.readouterr().err.splitlines() if "not taken" in line)
+    assert f"{data}: not taken: a.wav, b.wav, {', '.join(sorted(OTHERS))}" in said
 
 
 def test_times_of_segments_are_those_of_the_new_sound(tmp_path: Path) -> None:
