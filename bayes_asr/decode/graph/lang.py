@@ -76,9 +76,9 @@ def _read_transducer(
     lang: Path, lexicon: Iterable[Pronunciation], silence: str | None
 ) -> tuple[LexiconFst, LexiconShares]:
     """Read L.fst and its symbol tables; InputError where the pause is none of its phones."""
-    phones, words = (read_symbols(lang / name) for name in ("phones.txt", "words.txt"))
+    phones, words = (read_symbols(lang / name) for name in (PHONES, "words.txt"))
     if silence and silence not in phones:
-        raise InputError(f"{lang / 'phones.txt'}: lacks {silence}, the phone of pauses")
+        raise InputError(f"{lang / PHONES}: lacks {silence}, the phone of pauses")
     fst = read_lexicon_fst(lang / LEXICON_FST, words.values())
     spoken = frozenset(words[entry.word] for entry in lexicon if entry.word in words)
     shares = LexiconShares(fst, spoken, phones[silence] if silence else -1)
@@ -157,8 +157,8 @@ def find_phones_file(lang: Path, model: Path) -> Path:
 
 def find_phone_table(model: Path, lexicon: Path) -> Path:
     """The phones.txt of `model`, where Kaldi's scripts put it."""
-    lang = [parent / "lang" / "phones.txt" for parent in list(real_path(lexicon).parents)[1:3]]
-    candidates = [model.parent / PHONES, model.parent / "graph" / "phones.txt", *lang]
+    lang = [parent / "lang" / PHONES for parent in list(real_path(lexicon).parents)[1:3]]
+    candidates = [model.parent / PHONES, model.parent / "graph" / PHONES, *lang]
     for candidate in candidates:
         if is_there(candidate):
             return candidate
