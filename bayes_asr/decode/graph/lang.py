@@ -130,10 +130,15 @@ def _read_words(path: Path) -> list[str]:
     return [word for _, fields in iter_lines(path) for word in fields]
 
 
-def check_same_phones(lang: Path, model_dir: Path) -> None:
+def check_same_phones(
+    lang: Path,
+    model_dir: Path,
+    advice: str = "take the lang folder that the model was trained with",
+) -> None:
     """InputError where the phones.txt of two folders number phones differently, if both are there.
 
-    Symbols with # may differ. Kaldi: utils/lang/check_phones_compatible.sh.
+    advice: what to do then. Symbols with # may differ. Kaldi:
+    utils/lang/check_phones_compatible.sh.
     """
     paths = [folder / PHONES for folder in (lang, model_dir)]
     if not all(map(is_there, paths)):
@@ -143,8 +148,7 @@ def check_same_phones(lang: Path, model_dir: Path) -> None:
         first, second = (table.get(phone, "none") for table in tables)
         if phone[0] != "#" and first != second:
             raise InputError(
-                f"{paths[0]}: the id of {phone} is {first}, but {second} in {paths[1]}; take the"
-                " lang folder that the model was trained with"
+                f"{paths[0]}: the id of {phone} is {first}, but {second} in {paths[1]}; {advice}"
             )
 
 

@@ -36,6 +36,7 @@ from bayes_asr.tasks.chain.numerator import Numerator, NumeratorBuilder, Toleran
 from bayes_asr.tasks.chain.task import CHAIN, XENT
 
 FILES = ("final.mdl", "tree", "den.fst")
+SAME_LANG = "make the tree of the same lang folder"
 
 
 @dataclass
@@ -87,10 +88,10 @@ class ChainSupervision:
         if len(lacking):
             raise InputError(
                 f"{alignments.directory}: has phone {lacking[0]}, which the model in"
-                f" {chain.directory} lacks; make the tree of the same lang folder"
+                f" {chain.directory} lacks; {SAME_LANG}"
             )
         for part in alignments.parts:
-            check_same_phones(chain.directory, part.directory)
+            check_same_phones(chain.directory, part.directory, SAME_LANG)
         # A pdf of the tree may be in no arc: training has not seen its phones in that context.
         self._in_graph = np.isin(np.arange(chain.model.num_pdfs), chain.graph.pdf)
 

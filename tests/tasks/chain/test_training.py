@@ -326,6 +326,7 @@ def swap_phones(chain: Path) -> None:
         (change_tree, "den.fst: the denominator graph emits pdf 5, but the model has 2"),
         (change_graph, "den.fst: "),
         (swap_phones, "exp/chain/phones.txt: the id of a is 2, but 3 in "),
+        (swap_phones, "exp/ali/phones.txt; make the tree of the same lang folder"),
     ],
 )
 def test_folders_that_do_not_fit_are_refused(
