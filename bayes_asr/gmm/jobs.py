@@ -95,9 +95,10 @@ class LoadedInputs:
         for utt, tids in aligned:
             x = features[utt]
             if len(x) != len(tids):
+                advice = advise_lengths(frames=len(x), labels=len(tids))
                 raise InputError(
                     f"{self.inputs.data}: {utt} has {len(x)} frames of features, but its"
-                    f" alignment has {len(tids)}; {advise_lengths(len(x), len(tids))}"
+                    f" alignment has {len(tids)}; {advice}"
                 )
             yield utt, tids, x
 

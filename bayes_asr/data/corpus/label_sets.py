@@ -26,9 +26,10 @@ def check_lengths(first: Labels, further: Labels, lengths: Mapping[str, int]) ->
     counts = dict(further.lengths.items())
     for utt, frames in lengths.items():
         if counts[utt] != frames:
+            fewer, more = sorted((frames, counts[utt]))  # either set may be of LF-MMI
             raise InputError(
                 f"{further.where(utt)}: {utt} has {counts[utt]} labels, but {frames} in"
-                f" {first.where(utt)}; {advise_lengths(frames, counts[utt])}"
+                f" {first.where(utt)}; {advise_lengths(frames=more, labels=fewer)}"
             )
 
 

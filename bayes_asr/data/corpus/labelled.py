@@ -319,6 +319,6 @@ class LabelledSet:
             raise InputError(
                 f"{features.where(utt)}: {utt} has {frames} frames of features, but"
                 f" {self.lengths[utt]} labels in {self.first_labels.where(utt)};"
-                f" {advise_lengths(frames, self.lengths[utt])}"
+                f" {advise_lengths(frames=frames, labels=self.lengths[utt])}"
             )
         features.refuse_frames(stream, utt, frames, self.features, self.lengths[utt])

@@ -43,10 +43,10 @@ class Target:
         return counts
 
 
-def advise_lengths(first: int, second: int) -> str:
-    """The advice where two lengths of an utterance differ, for messages."""
+def advise_lengths(*, frames: int, labels: int) -> str:
+    """The advice where an utterance has more or fewer labels than frames, for messages."""
     advice = "make both from the same features"
-    if 2 * min(first, second) <= max(first, second) + 1:
+    if 2 * labels <= frames:
         advice += "; alignments by a run of LF-MMI have one of several frames: take other ones"
     return advice
 
