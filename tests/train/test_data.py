@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -161,16 +161,52 @@ def test_another_dither_is_announced(
     assert messages().count("have the dither 1.0, but those of training 0.0") == warnings
 
 
+def write_adapted(data: Path, **changes: object) -> None:
+    """Say that fMLLR has adapted the features, which are else MFCC of 16 kHz."""
+    write_record(FmllrRecord(data.parents[1] / "exp/tri3", {**MFCC, **changes}), data)
+
+
+@pytest.mark.parametrize(
+    ("write_other", "change", "named"),
+    [
+        (write_adapted, {"kind": "plp"}, "kind plp with fMLLR, but those of training mfcc with"),
+        (write_analysis, {}, "kind mfcc, but those of training mfcc with fMLLR"),
+        (write_adapted, {}, ""),
+    ],
+)
+def test_joined_directories_of_training_are_analysed_alike(
+    write_other: Callable[..., None], change: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    """Also where speakers of theirs are held out, and one, as of Kaldi, has no record."""
+    root = write_corpus(tmp_path)
+    write_adapted(root / "data/train")
+    write_other(root / "data/dev", **change)
+    joined = ",".join(str(root / "data" / name) for name in ("test", "train", "dev"))
+    config = config_of(
+        root,
+        f"data.train.features_all_of=[{joined}]",
+        f"data.train.alignments_all_of=[{root}/exp/ali,{root}/exp/ali_dev]",
+        "data.dev.alignments=[exp/none]",
+        "data.max_skipped=1",
+    )
+    if not named:
+        training_and_dev(config)
+        return
+    with pytest.raises(InputError) as raised:
+        training_and_dev(config)
+    one_line(raised, f"{root}/data/dev/feats.scp", named)
+
+
 @pytest.mark.parametrize(("adapted", "other"), [("train", "dev"), ("dev", "train")])
 def test_features_that_fmllr_adapts_are_not_those_of_sound(
     adapted: str, other: str, tmp_path: Path
 ) -> None:
     """Of 40 values each, they fit each other by their width."""
     root = write_corpus(tmp_path)
-    write_record(FmllrRecord(root / "exp/tri3", MFCC), root / "data" / adapted)
+    write_adapted(root / "data" / adapted)
     write_analysis(root / "data" / other)
     with pytest.raises(InputError, match="mfcc with fMLLR"):
         training_and_dev(config_of(root))
-    write_record(FmllrRecord(root / "exp/tri3", MFCC), root / "data" / other)
+    write_adapted(root / "data" / other)
     (root / "data" / other / "frontend.json").unlink()
     training_and_dev(config_of(root))

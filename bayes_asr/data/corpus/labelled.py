@@ -223,8 +223,9 @@ def check_stream(name: str, features: Features, trained: Features) -> None:
             f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the training"
             f" {describe_stream(name)} have {trained.dimensions}; extract all features alike"
         )
+    analysis = next(filter(None, map(describe_analysis, trained.directories)), {})
     for directory in features.directories:
-        check_analysis(name, directory, describe_analysis(trained.directories[0]))
+        check_analysis(name, directory, analysis)
 
 
 def check_speakers(

@@ -53,6 +53,8 @@ def open_sets(
     trained on. Labels are held in memory unless there is an index.
     """
     train = open_set(config, "train", open_pipe, index)
+    for name, features in train.streams.items():
+        check_stream(name, features, features)  # directories with each other
     _announce_dimension(train.features, config.data)
     if not is_labelled(config, config.data.dev):
         return _held_out(train, config.data.held_out, task_of(config).labels.noun)

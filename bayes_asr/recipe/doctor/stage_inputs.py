@@ -129,6 +129,8 @@ def _check_training(config: Config, open_pipe: OpenPipe | None, out: Path) -> It
     if config.train.tensorboard:
         check_tensorboard()
     streams = _open_streams(config, "train", open_pipe)
+    for name, features in streams.items():
+        check_stream(name, features, features)  # directories with each other
     sizes = {name: features[features.utterances[0]].shape[1] for name, features in streams.items()}
     task = task_of(config)
     decoded, outputs = next(iter(task.weights)), _count_outputs(config, open_pipe)
