@@ -13,7 +13,7 @@ from typing import Any
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there, read_bytes
 
-CONFIG = "config.yaml"
+CONFIG, ENVIRONMENT = "config.yaml", "env.json"
 COMBINATION = "networks.json"  # of runs that average the networks of others
 HISTORY = "history.jsonl"
 HISTORY_KEYS = ("epoch", "dev_error", "frames_per_second", "seconds")  # in each of its lines
@@ -83,6 +83,15 @@ def parse_json(content: bytes) -> Any:
         return json.loads(content.decode())
     except RecursionError:
         raise ValueError("too many brackets within each other") from None
+
+
+def read_environment(run: Path) -> dict[str, Any]:
+    """The content of env.json; empty where there is none that training wrote."""
+    try:
+        environment = parse_json(read_bytes(run / ENVIRONMENT))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return environment if isinstance(environment, dict) else {}
 
 
 def read_history(run: Path, measured: Sequence[str] = HISTORY_KEYS) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.fmllr_record import describe_adapted, find_record
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.side_files import CONFIG, read_history
+from bayes_asr.kaldi_io.side_files import CONFIG, read_environment, read_history
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.tasks.task import task_of
@@ -145,7 +145,7 @@ def _train(
 def _choose_gpu_path(trainer: Trainer, train_set: LabelledSet) -> Mapping[str, Any] | None:
     """Take the path of `train.gpu_path`; what env.json says of it, which a CPU leaves as it is."""
     card = record.name_card(trainer.device)
-    recorded: Mapping[str, Any] | None = record.read_environment(trainer.run.path).get("gpu_path")
+    recorded: Mapping[str, Any] | None = read_environment(trainer.run.path).get("gpu_path")
     if card:
         take_path = find(ON_DEMAND["gpu_path"])
         recorded = take_path(trainer, card, recorded, lambda: sample_batches(trainer, train_set))

@@ -210,3 +210,36 @@ def test_features_that_fmllr_adapts_are_not_those_of_sound(
     write_adapted(root / "data" / other)
     (root / "data" / other / "frontend.json").unlink()
     training_and_dev(config_of(root))
+
+
+@pytest.mark.parametrize(
+    ("write_other", "change", "named"),
+    [
+        (write_analysis, {}, "kind mfcc, but those of training mfcc with fMLLR"),
+        (write_adapted, {"kind": "plp"}, "kind plp with fMLLR, but those of training mfcc with"),
+        (write_adapted, {"sample_rate": 8000}, "sample_rate 8000, but those of training 16000"),
+    ],
+)
+def test_forward_refuses_other_features_than_those_that_fmllr_adapted(
+    write_other: Callable[..., None], change: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    """The network does not know of them, but the record of its run, with one stream or several."""
+    root = write_corpus(tmp_path)
+    write_adapted(root / "data/train")
+    run, out, source = tmp_path / "run", tmp_path / "out", StreamSource(root / "data/test")
+    train(config_of(root, "train.epochs=1"), run)
+    forward(run, out, source)  # of Kaldi, without a record
+    write_adapted(root / "data/test")
+    forward(run, out, source)
+    (root / "data/test/fmllr.json").unlink()
+    write_other(root / "data/test", **change)
+    with pytest.raises(InputError) as raised:
+        forward(run, out, source)
+    one_line(raised, f"{root}/data/test/feats.scp", named)
+    environment = json.loads((run / "env.json").read_text())
+    several = {"frontends": {"features": environment["frontend"], "ivectors": None}}
+    (run / "env.json").write_text(json.dumps({**environment, **several}))
+    with pytest.raises(InputError, match=named):
+        forward(run, out, source)
+    (run / "env.json").unlink()
+    forward(run, out, source)

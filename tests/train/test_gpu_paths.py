@@ -14,6 +14,7 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.processes import group
 from bayes_asr.config.catalogue import GPU_PATHS
+from bayes_asr.kaldi_io.side_files import read_environment
 from bayes_asr.nn.criteria import CrossEntropy
 from bayes_asr.nn.kernels import dispatch
 from bayes_asr.nn.kernels.reference import scan
@@ -253,17 +254,17 @@ def test_a_training_takes_a_path_keeps_it_and_learns_the_same(
         monkeypatch.delitem(gpu_paths.GPU_PATHS, name)
     options = ("train.noise=0.2", "train.tempo=0.1")
     train(config_of(small_corpus, *options), tmp_path)
-    environment = record.read_environment(tmp_path)
+    environment = read_environment(tmp_path)
     assert environment["gpu_path"]["path"] == "eager"
     assert set(environment["gpu_path"]["left_out"]) == {"absent", "wrong", "nan", "broken", "large"}
     monkeypatch.setattr(start, "sample_batches", never)
     train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path)
     assert "GPU path eager, as was measured" in messages()
-    assert record.read_environment(tmp_path)["gpu_path"] == environment["gpu_path"]
+    assert read_environment(tmp_path)["gpu_path"] == environment["gpu_path"]
     assert_same(states(tmp_path), undisturbed)
     monkeypatch.setattr(record, "name_card", lambda _: None)
     train(config_of(small_corpus, *options, "train.epochs=4"), tmp_path)
-    kept = record.read_environment(tmp_path)["gpu_path"]  # by a CPU, for the GPU
+    kept = read_environment(tmp_path)["gpu_path"]  # by a CPU, for the GPU
     assert kept == environment["gpu_path"]
 
 
@@ -288,7 +289,7 @@ def test_processes_take_the_path_that_the_first_one_measures(tmp_path: Path) -> 
     write_corpus(tmp_path / "corpus")
     ended = together(tmp_path, train_in_each, tmp_path)
     assert [each.status for each in ended] == [0, 0], ended
-    chosen = record.read_environment(tmp_path / "run")["gpu_path"]
+    chosen = read_environment(tmp_path / "run")["gpu_path"]
     assert set(chosen["frames_per_second"]) == {"eager", "cudnn"}
     assert [(tmp_path / f"{rank}.path").read_text() for rank in range(2)] == [chosen["path"]] * 2
 
@@ -300,13 +301,13 @@ def test_a_card_is_measured_and_a_run_goes_on_with_the_same_path(
 ) -> None:
     options = ("train.device=cuda", f"train.precision={precision}", "model.units=32")
     train(config_of(small_corpus, *options), tmp_path)
-    chosen = record.read_environment(tmp_path)["gpu_path"]
+    chosen = read_environment(tmp_path)["gpu_path"]
     assert chosen["card"] == torch.cuda.get_device_name()
     assert {"eager", "graph"} <= set(chosen["frames_per_second"]), chosen["left_out"]
     assert "GPU path" in messages()
     train(config_of(small_corpus, *options, "train.epochs=3"), tmp_path)
     assert f"GPU path {chosen['path']}, as was measured" in messages()
-    assert record.read_environment(tmp_path)["gpu_path"] == chosen
+    assert read_environment(tmp_path)["gpu_path"] == chosen
 
 
 @pytest.mark.gpu

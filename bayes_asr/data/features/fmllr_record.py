@@ -31,17 +31,14 @@ def describe_adapted(sound: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_analysis(directory: Path) -> Mapping[str, Any]:
-    """The analysis that made features of sound, by a kind of its own if fMLLR adapted them; empty
-    where the data directory has no record.
-    """
+    """The analysis of sound behind features, as env.json has it; empty where none is recorded."""
     adapted = read_record(directory)
-    kind = {"kind": f"{adapted.sound.get('kind')} with fMLLR"} if adapted else {}
-    return read_analysis(directory) or (adapted and {**adapted.sound, **kind}) or {}
+    return read_analysis(directory) or (describe_adapted(adapted.sound) if adapted else {})
 
 
 def check_analysis(stream: str, directory: Path, trained: Mapping[str, Any]) -> None:
     """InputError for another analysis than that of training; a warning for another dither alone."""
-    analysis = describe_analysis(directory)
+    analysis, trained = map(_name_adapted, (describe_analysis(directory), trained))
     # Older versions do not record all of it.
     for key in (key for key in COMPARED if key in trained and key in analysis):
         if analysis[key] != trained[key]:
@@ -52,6 +49,12 @@ def check_analysis(stream: str, directory: Path, trained: Mapping[str, Any]) -> 
             if key != "dither":
                 raise InputError(message)
             LOGGER.warning("%s", message)
+
+
+def _name_adapted(analysis: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same with a kind of its own if fMLLR adapted the features."""
+    adapted = {"kind": f"{analysis.get('kind')} with fMLLR"} if "adapted" in analysis else {}
+    return {**analysis, **adapted}
 
 
 def find_record(directories: Sequence[Path]) -> FmllrRecord | None:

@@ -140,12 +140,12 @@ def align_run(
     # Other processes get files and names: a pronouncer is read once in each.
     align = partial(align_item, pronouncer_files, options, choose_engine().name, stride)
     if mapper:
-        features = open_streams(network, directories, *limits)
+        features = open_streams(run, network, directories, *limits)
         results = share_log_likelihoods(
             mapper, network, features, lambda utt, x: align(utt, (words.get(utt), x))
         )
     else:
-        loglikes = log_likelihoods(network, directories, *limits)
+        loglikes = log_likelihoods(run, network, directories, *limits)
         results = map_utterances(align, ((u, (words.get(u), x)) for u, x in loglikes), nj)
     timed = timed_files.collect(results)
     rates = timed_files.confidences  # complete when all results have passed

@@ -57,7 +57,7 @@ def score_run(
     priors = tuple(network.log_priors.tolist())
     shift = FRAME_SHIFT * network.model.output_stride
     score = partial(_score_item, files, options, choose_engine().name, priors, shift)
-    loglikes = log_likelihoods(network, directories, limit, source.open_pipe, LIMIT)
+    loglikes = log_likelihoods(run, network, directories, limit, source.open_pipe, LIMIT)
     results = map_utterances(score, ((u, (words.get(u), x)) for u, x in loglikes), nj)
     yield from _sift(results, directory.path, len(directory.utt2spk), limit)
 

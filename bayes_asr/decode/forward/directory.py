@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, tee
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from bayes_asr.data.corpus.directories import stream_dirs
 from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.corpus.streams import StoredStreams
 from bayes_asr.data.features.fmllr_record import check_analysis
-from bayes_asr.data.features.front_end import FEATURES
+from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.forward.average import AveragedNetwork, UtteranceOutput
 from bayes_asr.decode.forward.batches import (
@@ -37,6 +37,7 @@ from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.copy_data_dir import copy_tables
 from bayes_asr.kaldi_io.data_dir import read_data_dir
+from bayes_asr.kaldi_io.side_files import read_environment
 from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.nn.frames import CPU
 from bayes_asr.nn.layer import Layer
@@ -194,10 +195,11 @@ def open_source(
     """The streams that a network of a run reads; networks: all that read the source."""
     directories = find_streams(run, networks or [network], source)
     limit = choose_limit(run, source.max_skipped)
-    return open_streams(network, directories, limit, source.open_pipe)
+    return open_streams(run, network, directories, limit, source.open_pipe)
 
 
 def log_likelihoods(
+    run: Path,
     network: Network,
     directories: Mapping[str, DataDir],
     max_skipped: float,
@@ -205,25 +207,26 @@ def log_likelihoods(
     limited_by: str = "--max-skipped",
     chunk: int | None = None,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield utterances and their log-likelihoods [T, P], computed a few utterances at a time, or
-    one by one with `chunk` frames at a time.
+    """Yield utterances and their log-likelihoods [T, P] by the network of a run, computed a few
+    utterances at a time, or one by one with `chunk` frames at a time.
 
     Those of utt2spk that lack features are named first; InputError if they are a larger share than
     `max_skipped`, the message calling that limit `limited_by`.
     """
-    features = open_streams(network, directories, max_skipped, open_pipe, limited_by)
+    features = open_streams(run, network, directories, max_skipped, open_pipe, limited_by)
     utterances = follow(features.utterances, "forward")
     yield from _compute(network, features, utterances, chunk, choose_batch_frames([network]))
 
 
 def open_streams(
+    run: Path,
     network: Network,
     directories: Mapping[str, DataDir],
     max_skipped: float,
     open_pipe: OpenPipe | None = None,
     limited_by: str = "--max-skipped",
 ) -> StoredStreams:
-    """The streams that a network reads, of those that there are; the limits are those of
+    """The streams that the network of a run reads, of those that there are; the limits are those of
     `log_likelihoods`. InputError where one is missing, or was analysed otherwise than in training.
     """
     if missing := [name for name in network.front_ends if name not in directories]:
@@ -238,9 +241,9 @@ def open_streams(
             for name, front_end in network.front_ends.items()
         }
     )
-    for name, front_end in network.front_ends.items():
+    for name, trained in _find_analyses(run, network.front_ends).items():
         for part in directories[name].parts:
-            check_analysis(name, part.path, front_end.sound or {})
+            check_analysis(name, part.path, trained)
     inputs = {name: directories[name] for name in network.front_ends}
     report_lacking(inputs, max_skipped, limited_by)
     if isinstance(network, LogLikelihoods):
@@ -249,6 +252,17 @@ def open_streams(
             streams.first.directories[0], (speakers[utt] for utt in streams.utterances)
         )
     return streams
+
+
+def _find_analyses(run: Path, front_ends: Mapping[str, FrontEnd]) -> dict[str, Mapping[str, Any]]:
+    """The analysis of sound behind streams in training, as far as it is known."""
+    # Front ends do not know what fMLLR adapts: that is in env.json.
+    environment = read_environment(run)
+    recorded = environment.get("frontends") or {FEATURES: environment.get("frontend")}
+    if not isinstance(recorded, dict):
+        recorded = {}
+    analyses = ((name, end.sound or recorded.get(name)) for name, end in front_ends.items())
+    return {name: analysis for name, analysis in analyses if isinstance(analysis, Mapping)}
 
 
 def share_log_likelihoods(

@@ -133,7 +133,7 @@ def _compute_loglikes(
     source = StreamSource(on=set_name, open_pipe=open_pipe)
     directories = find_streams(run, [network], source)
     return log_likelihoods(
-        network, directories, config.data.max_skipped, open_pipe, "data.max_skipped"
+        run, network, directories, config.data.max_skipped, open_pipe, "data.max_skipped"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import find_files, is_there, read_bytes, replacing
+from bayes_asr.base.files import find_files, is_there, replacing
 from bayes_asr.base.installed import advise_new_run
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
@@ -20,12 +20,11 @@ from bayes_asr.base.shared_library import name_blas
 from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY, parse_json, read_history
+from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT, HISTORY, read_history
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
 
-ENVIRONMENT = "env.json"
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
     "data.expected_dims",
     "data.graph",
@@ -128,15 +127,6 @@ def warn_of_other_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> 
                 saved[name],
                 value,
             )
-
-
-def read_environment(run: Path) -> dict[str, Any]:
-    """The content of env.json; empty where there is none that `write_environment` wrote."""
-    try:
-        environment = parse_json(read_bytes(run / ENVIRONMENT))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return environment if isinstance(environment, dict) else {}
 
 
 def write_environment(
