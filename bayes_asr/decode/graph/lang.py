@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Collection, Iterable
-from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
@@ -137,18 +136,26 @@ def check_same_phones(
 ) -> None:
     """InputError where the phones.txt of two folders number phones differently, if both are there.
 
-    advice: what to do then. Symbols with # may differ. Kaldi:
-    utils/lang/check_phones_compatible.sh.
+    advice: what to do then. Symbols with # and <eps> may differ, and one may have fewer phones. As
+    Kaldi's utils/lang/check_phones_compatible.sh, which wants all phones in both.
     """
     paths = [folder / PHONES for folder in (lang, model_dir)]
     if not all(map(is_there, paths)):
         return
-    tables = [read_symbols(path) for path in paths]
-    for phone in chain(*tables):
-        first, second = (table.get(phone, "none") for table in tables)
-        if phone[0] != "#" and first != second:
+    first, second = (
+        {
+            phone: number
+            for phone, number in read_symbols(path).items()
+            if number and phone[0] != "#"
+        }
+        for path in paths
+    )
+    by_number = {number: phone for phone, number in second.items()}
+    for phone, number in first.items():
+        if second.get(phone, number) != number or by_number.get(number, phone) != phone:
             raise InputError(
-                f"{paths[0]}: the id of {phone} is {first}, but {second} in {paths[1]}; {advice}"
+                f"{paths[0]}: the id of {phone} is {number}, but {second.get(phone, 'none')} in"
+                f" {paths[1]}; {advice}"
             )
 
 
