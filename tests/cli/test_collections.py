@@ -5,6 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 CALLED = """
 import gc, json
 from contextlib import suppress
@@ -32,6 +34,7 @@ def called(before: str = "") -> list[dict[str, Any]]:
     return result
 
 
+@pytest.mark.slow
 def test_the_first_verb_is_imported_without_them_and_frozen() -> None:
     once, twice = called()
     assert once["collections"] == 0
@@ -42,6 +45,7 @@ def test_the_first_verb_is_imported_without_them_and_frozen() -> None:
     assert twice["collects"]
 
 
+@pytest.mark.slow
 def test_a_caller_that_has_turned_them_off_finds_them_so() -> None:
     once, twice = called("gc.disable()")
     assert [once["frozen"], twice["frozen"]] == [0, 0]

@@ -127,6 +127,7 @@ def test_scripts_of_kaldi_start_the_jobs(
     assert contents(tmp_path / "shared") == contents(tmp_path / "alone") != {}
 
 
+@pytest.mark.slow
 def test_features_and_scores_are_those_of_one_process(
     corpus: Path, tmp_path: Path, jobs: Jobs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -319,6 +320,7 @@ def test_scripts_that_cannot_be_are_refused(
     assert message in said
 
 
+@pytest.mark.slow
 def test_jobs_without_a_script_are_refused(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,7 @@ def test_utterances_go_in_stream_by_stream(rate: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(plain.numpy(), net(x).numpy(), rtol=0, atol=BOUND)
 
 
+@pytest.mark.slow
 def test_steps_take_prepared_frames_of_each_stream(tmp_path: Path) -> None:
     net = network(-2, order=1, right=1)
     export_onnx(net, tmp_path / "network.onnx", step=True)

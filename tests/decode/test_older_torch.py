@@ -21,6 +21,7 @@ def run(tmp_path: Path) -> Path:
     return untrained_run(tmp_path / "run", WIDTH, 6, unit="li-bru")
 
 
+@pytest.mark.slow
 def test_networks_compute_the_same_where_torch_cannot_tell_exporting(run: Path) -> None:
     """Of torch 2.6, which has no `is_exporting`."""
     script = (

@@ -82,17 +82,12 @@ def computed_once(verb: str, request: pytest.FixtureRequest) -> None:
             monkeypatch.setattr(figures, name, draws_once(getattr(figures, name)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("computed_once")
 @pytest.mark.parametrize(
     ("verb", "every"),
-    [
-        *((verb, 9) for verb in sorted(FAST)),
-        # All changes of all verbs take half an hour: python -m tests.attacks.interference
-        *(
-            pytest.param(verb, 60 if verb in AT_ONCE else 15, marks=pytest.mark.slow)
-            for verb in sorted(WORKS.keys() - FAST)
-        ),
-    ],
+    # All changes of all verbs take half an hour: python -m tests.attacks.interference
+    [(verb, 9 if verb in FAST else 60 if verb in AT_ONCE else 15) for verb in sorted(WORKS)],
 )
 def test_files_that_belong_together_are_all_old_or_all_new(
     verb: str, every: int, laboratory: Path, folder: Path

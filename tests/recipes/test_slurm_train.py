@@ -63,6 +63,7 @@ def test_a_task_is_a_process_and_a_job_is_queued_again_when_stopped(
     assert requeued == (["scontrol requeue 17"] if state == "stopped" else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal", ["TERM", "USR1"])
 def test_a_signal_to_the_script_goes_on_to_the_tasks(tmp_path: Path, signal: str) -> None:
     """The script waits for them, as one saves."""

@@ -205,6 +205,7 @@ def test_a_speaker_in_two_lists_is_refused(
         recipe("prepare").prepare(corpus, tmp_path / "out", lists)
 
 
+@pytest.mark.slow
 def test_features_of_other_kinds_by_option(tmp_path: Path) -> None:
     pytest.importorskip("kaldi_native_fbank")
     write_sentence(tmp_path, "sx1", False, write_riff)

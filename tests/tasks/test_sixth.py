@@ -32,6 +32,7 @@ def corpus(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_task_of_one_folder_is_trained_and_computed(
     corpus: Path,
     tmp_path: Path,

@@ -34,6 +34,7 @@ print([faults_of_a_batch() for _ in range(20)][-1] < 32)  # of 96 huge pages
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "huge"), [(0, True), (16 * 2**30, False)])
 def test_heap_is_kept_and_in_huge_pages_unless_addresses_are_limited(
     limit: int, huge: bool

@@ -15,6 +15,7 @@ from tests.support.spoken_corpus import write_spoken_corpus
 STREAMS = [f"data.{name}.streams.half=half/{name}" for name in ("train", "dev")]
 
 
+@pytest.mark.slow
 def test_directories_of_streams_give_what_the_set_gives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

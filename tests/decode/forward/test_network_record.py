@@ -60,6 +60,7 @@ def warnings(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().err.splitlines() if "network" in line]
 
 
+@pytest.mark.slow
 def test_nothing_old_is_decoded_or_scored_as_of_a_new_network(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,6 +149,7 @@ def test_without_the_network_only_sets_are_compared(
     assert "dev and test were decoded with different settings (network " in warning
 
 
+@pytest.mark.slow
 def test_a_training_that_began_anew_has_no_rates_yet(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_training_that_began_anew_has_no_rates_yet(
         assert not [*folder.glob("score_*.json")]
 
 
+@pytest.mark.slow
 def test_an_average_is_of_all_its_networks(
     run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

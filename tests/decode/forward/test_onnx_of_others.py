@@ -55,6 +55,7 @@ def test_file_that_fits_is_computed_with(network: TrainedNetwork, tmp_path: Path
     np.testing.assert_array_equal(computed, np.full((4, PDFS), WIDTH, np.float32))
 
 
+@pytest.mark.slow
 def test_loop_without_end_is_stopped(
     network: TrainedNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

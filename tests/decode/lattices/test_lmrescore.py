@@ -89,6 +89,7 @@ def test_the_verb_writes_lattices_that_rescore_reads(words: WordSymbols, tmp_pat
     assert main([*arguments[:2], lattices[0], *arguments[4:]]) == 1  # the other job's are missing
 
 
+@pytest.mark.slow
 def test_lattices_are_not_written_among_those_that_are_read(
     words: WordSymbols, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -262,6 +262,7 @@ def test_pairs_are_pooled_and_adjusted(tmp_path: Path, capsys: pytest.CaptureFix
     assert "group A has fewer errors is " in pooled["sentence"]
 
 
+@pytest.mark.slow
 def test_a_baseline_of_several_pairs_is_not_pooled_with_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
