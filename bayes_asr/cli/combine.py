@@ -19,12 +19,11 @@ from bayes_asr.decode.forward.interface import DECODED
 from bayes_asr.decode.forward.log_likelihoods import load_members
 from bayes_asr.evaluate.report.runs import read_environment
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.combination import AVERAGED, Combination
 from bayes_asr.train.runs.configuration import read_configuration
 
-ENVIRONMENT = "env.json"
 CHANGEABLE = ("data.", "decode.", "score.")
 
 

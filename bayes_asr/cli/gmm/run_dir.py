@@ -15,7 +15,7 @@ from bayes_asr.config.decoding_keys import SEARCH_KEYS
 from bayes_asr.config.merge import load
 from bayes_asr.decode.search.search_record import Record, read_record
 from bayes_asr.evaluate.score.sweeps import find_hypotheses
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT
 
 MADE_BY = ("parameters", "gaussians", "frontend")  # what gmm decode notes of the model
 
@@ -37,7 +37,7 @@ def write_run(run: Path, config: Sequence[Path], settings: Sequence[str]) -> Non
         "blas": name_blas(),
     }
     environment = {name: record[name] for name in MADE_BY} | versions
-    with replacing(run / "env.json") as temporary:
+    with replacing(run / ENVIRONMENT) as temporary:
         temporary.write_text(json.dumps(environment, indent=1) + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.evaluate.score.run_scores import SETS, refuse_trained
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
@@ -46,7 +46,7 @@ def decode_with(
         elif name == "dev":
             raise InputError(f"{loglikes}: not there; run bayes-asr forward {run} --on dev first")
     config.save(out / CONFIG)
-    if is_there(run / "env.json"):
-        with replacing(out / "env.json") as temporary:
-            shutil.copyfile(run / "env.json", temporary)
+    if is_there(run / ENVIRONMENT):
+        with replacing(out / ENVIRONMENT) as temporary:
+            shutil.copyfile(run / ENVIRONMENT, temporary)
     return config

@@ -16,7 +16,7 @@ from bayes_asr.base.files import is_there, real_path
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import Score, find_scores, is_seed, read_scores
 from bayes_asr.evaluate.score.statistics import Interval, beta_of_runs
-from bayes_asr.kaldi_io.side_files import check, read_history, read_json, take
+from bayes_asr.kaldi_io.side_files import ENVIRONMENT, check, read_history, read_json, take
 
 SETS = ("dev", "test")
 CURVES = ("epoch", "train_error", "dev_error")  # in each line of the history
@@ -139,7 +139,7 @@ def _read_run(path: Path) -> Run:
         if is_there(path / _name_scores(name))
         for score in read_scores(path / _name_scores(name))
     }
-    environment = read_environment(path / "env.json")
+    environment = read_environment(path / ENVIRONMENT)
     return Run(
         path,
         scores,

@@ -11,7 +11,7 @@ from bayes_asr.base.files import settle
 from bayes_asr.base.lock import Lock
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
-from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY
+from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT, HISTORY
 from bayes_asr.train.runs import checkpoint, state
 from bayes_asr.train.runs.history import TENSORBOARD, append_to_history, truncate_history
 
@@ -25,7 +25,7 @@ RECORDS = (  # files of a run that are discarded together: its scores are of its
     "score_test.json",
     HISTORY,
     state.NAME,
-    "env.json",
+    ENVIRONMENT,
     CONFIG,  # the last: checkpoints without it could not be told from those of another run
 )
 
