@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from types import FrameType, ModuleType
 
@@ -155,12 +156,14 @@ def _without_collections() -> Iterator[None]:
 
     Otherwise a third of the time in which a verb with torch begins and ends goes by in it.
     """
-    first = gc.isenabled() and not gc.get_freeze_count()  # a caller may want none at all
-    if first:
-        gc.disable()
+    collects = gc.isenabled()  # a caller may want none at all
+    gc.disable()
     try:
         yield
     finally:
-        if first:
-            gc.freeze()
+        if collects:
+            _freeze_once()
             gc.enable()
+
+
+_freeze_once = cache(gc.freeze)  # to ask whether something is frozen would count all of it
