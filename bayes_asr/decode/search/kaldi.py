@@ -11,7 +11,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.jobs import JOB, run_jobs, split_command
-from bayes_asr.base.programs import find_program
+from bayes_asr.base.programs import explain_failure, find_program
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.search.graph_dir import load_graph
 from bayes_asr.decode.search.inputs import check_loglikes
@@ -74,14 +74,15 @@ class KaldiDecoder:
             )
 
     def find_trouble(self) -> str:
-        """Say which program of Kaldi, or of `cmd`, is missing; empty if none is."""
+        """Say which program of Kaldi, or of `cmd`, is missing or does not start; empty if none."""
         try:
             script = split_command(self.cmd)[:1] if self.cmd else ()
-            for name in (*PROGRAMS, *script):
-                find_program(name)
+            programs = [find_program(name) for name in (*PROGRAMS, *script)]
         except InputError as error:
             return str(error)
-        return ""
+        # A program may be there and lack a library, which shows only when it starts.
+        failures = map(explain_failure, programs[: len(PROGRAMS)])
+        return next(filter(None, failures), "")
 
     def make_lattices(
         self, programs: dict[str, str], job: DecodeJob, inputs: str, jobs: int, scratch: Path

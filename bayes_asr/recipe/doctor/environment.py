@@ -17,7 +17,6 @@ from bayes_asr.base.shared_library import SharedLibrary
 from bayes_asr.decode.lattices import compiled as lattices
 from bayes_asr.decode.search import compiled as decoder
 from bayes_asr.decode.search.archive import DECODERS, choose_decoder
-from bayes_asr.decode.search.kaldi import PROGRAMS
 from bayes_asr.gmm import compiled as gmm
 from bayes_asr.nn.kernels.cpu import library as recurrence
 from bayes_asr.recipe.doctor.check import LEAST_FREE, Check
@@ -143,10 +142,6 @@ def _check_gmm_scripts() -> Check:
 def _check_backend(name: str) -> Check:
     """Whether a decoding backend could be used as it would be called here."""
     trouble = choose_decoder(name, Path(), os.environ.get("decode_cmd", "")).find_trouble()  # noqa: SIM112
-    if not trouble and name == "kaldi":
-        # The programs may be there and lack a library, which shows only when they start.
-        failures = map(explain_failure, map(find_program, PROGRAMS))
-        trouble = next(filter(None, failures), "")
     if trouble:
         reason = f"not usable: {trouble} (one backend is enough)"
         return Check(f"decoding by {name}", "absent", reason)
