@@ -4,7 +4,7 @@ import copy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,7 @@ def assert_as_scanned(
     frames: PackedFrames,
     keys: Tensor | None,
     *,
+    paths: Sequence[str] = PATHS,
     forward: float = 1e-6,
     backward: float = 1e-5,
     factors: torch.dtype = torch.float32,
@@ -71,35 +72,30 @@ def assert_as_scanned(
     x = torch.randn(sum(frames.lengths), net.W.in_features)
     scanned = copy.deepcopy(net).double()
     scanned.fused = False
-    assert (find_kernel(net.cell, x) is None) == (library.path() == "torch")
-    with torch.autocast("cpu", torch.bfloat16, enabled=factors == torch.bfloat16):
-        y, found = gradients(net, x, frames, keys)
-    assert y.dtype == (torch.float32 if library.path() == "torch" else factors)
     expected, wanted = gradients(scanned, x, frames, keys)
-    assert (y - expected).norm() <= forward * expected.norm()
-    for a, b in zip(found, wanted, strict=True):
-        # Each term is rounded, and terms of order 1 may all but cancel.
-        assert (a - b).norm() <= backward * max(b.norm().item(), 0.1)
+    for path in paths:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(library.PATH_VARIABLE, path)
+            assert (find_kernel(net.cell, x) is None) == (library.path() == "torch")
+            with torch.autocast("cpu", torch.bfloat16, enabled=factors == torch.bfloat16):
+                y, found = gradients(copy.deepcopy(net), x, frames, keys)
+        assert y.dtype == (torch.float32 if path == "torch" else factors)
+        assert (y - expected).norm() <= forward * expected.norm(), path
+        for a, b in zip(found, wanted, strict=True):
+            # Each term is rounded, and terms of order 1 may all but cancel.
+            assert (a - b).norm() <= backward * max(b.norm().item(), 0.1), path
 
 
-@every_path
 @every_unit
-def test_every_path_computes_what_the_scan_does(
-    unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(library.PATH_VARIABLE, path)
+def test_every_path_computes_what_the_scan_does(unit: dict[str, Any]) -> None:
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4, initial_state="trained").float()
         assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
         assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), None)
 
 
-@every_path
 @pytest.mark.parametrize("form", ["prob", "log", "geometric", "harmonic"])
-def test_dropped_candidates_that_kernels_do_not_know(
-    form: str, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(library.PATH_VARIABLE, path)
+def test_dropped_candidates_that_kernels_do_not_know(form: str) -> None:
     frames = PackedFrames((20, 13, 13, 1))
     for directions, dropped, scaling in zip(
         DIRECTIONS, ("half", "mean", "mean"), ("inverted", "pytorch-kaldi", "inverted"), strict=True
@@ -143,16 +139,11 @@ def test_any_batch_and_number_of_units(
         norm="none",
     )
     frames = PackedFrames(tuple(sorted(lengths, reverse=True)))
-    with pytest.MonkeyPatch.context() as patch:
-        for path in PATHS:
-            patch.setenv(library.PATH_VARIABLE, path)
-            assert_as_scanned(net, frames, None)
+    assert_as_scanned(net, frames, None)
 
 
 @pytest.mark.slow
-@every_path
-def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.PATH_VARIABLE, path)
+def test_many_units() -> None:
     torch.manual_seed(1)
     for unit, tied in (("li-bru", True), ("li-bru", False), ("gru", True), ("gru", False)):
         net = recurrent_layer(20, 550, unit, tied_directions=tied)
@@ -160,12 +151,8 @@ def test_many_units(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@every_path
 @every_unit
-def test_factors_in_bfloat16_stay_within_the_stated_bound(
-    unit: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(library.PATH_VARIABLE, path)
+def test_factors_in_bfloat16_stay_within_the_stated_bound(unit: dict[str, Any]) -> None:
     torch.manual_seed(1)
     kinked = not {"relu", "p-relu"}.isdisjoint(unit["options"].values())  # or li-gru's default
     kinked |= unit["unit"] == "li-gru" and "activation" not in unit["options"]
@@ -359,11 +346,11 @@ def test_unknown_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_torch_computes_where_it_is_told_to(
     unit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.PATH_VARIABLE, "torch")
     monkeypatch.setattr(recurrence, "_run", None)
     for directions in DIRECTIONS:
         net = layer(**unit, **directions, dropout=0.4).float()
-        assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), torch.tensor([11, -5, 2**40, 0]))
+        keys = torch.tensor([11, -5, 2**40, 0])
+        assert_as_scanned(net, PackedFrames((20, 13, 13, 1)), keys, paths=["torch"])
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
