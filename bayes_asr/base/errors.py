@@ -59,6 +59,8 @@ def printable(text: str) -> str:
     Neither a newline, a sequence for the terminal, a turn of the direction of writing nor half a
     surrogate pair is left in it.
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c in JOINERS else repr(c)[1:-1] for c in text)
 
 
