@@ -19,6 +19,7 @@ from bayes_asr.cli.arguments import Parser, is_text, refuse_overwriting, repeat_
 from bayes_asr.cli.streams import abandon, is_gone, prepare_streams, results_flushed, say
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+freeze_once = cache(gc.freeze)  # to ask whether something is frozen would count all of it
 ABOUT = "Trains, decodes and scores hybrid speech recognisers with Bayesian recurrent units."
 VERBS = {
     "run": "a whole recipe: from the corpus to the table of error rates",
@@ -162,8 +163,5 @@ def _without_collections() -> Iterator[None]:
         yield
     finally:
         if collects:
-            _freeze_once()
+            freeze_once()
             gc.enable()
-
-
-_freeze_once = cache(gc.freeze)  # to ask whether something is frozen would count all of it
