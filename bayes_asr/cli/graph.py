@@ -27,6 +27,7 @@ from bayes_asr.decode.graph.lang import (
 from bayes_asr.decode.graph.lexicon import RESERVED, Lang, Pronunciation, read_lexicon
 from bayes_asr.decode.graph.ngram import (
     NgramModel,
+    estimate_kneser_ney,
     estimate_witten_bell,
     read_arpa,
     refuse_mute,
@@ -54,10 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--lm", type=Path, metavar="ARPA", help="language model")
     source.add_argument(
-        "--text", type=Path, help="Kaldi text to estimate a Witten-Bell model from (OUT/lm.arpa)"
+        "--text", type=Path, help="Kaldi text to estimate a model from (OUT/lm.arpa)"
     )
     parser.add_argument(
         "--order", type=whole(1, 10), default=2, help="of the estimated model (default 2)"
+    )
+    parser.add_argument(
+        "--smoothing",
+        choices=("witten-bell", "kneser-ney"),
+        default="witten-bell",
+        help="of the estimated model (default witten-bell, over all words; kneser-ney: of --text)",
     )
     parser.add_argument(
         "--model", type=Path, help="final.mdl; default: the monophones that align --flat makes"
@@ -210,8 +217,11 @@ def _language_model(args: argparse.Namespace, words: Sequence[str]) -> NgramMode
     if args.lm:
         return read_arpa(args.lm)
     sentences = [*read_text(args.text).values()]
-    model = estimate_witten_bell(sentences, args.order, words)
-    # The model has all words of the lexicon; what the text has of them can be seen here alone.
+    if args.smoothing == "kneser-ney":
+        model = estimate_kneser_ney(sentences, args.order)
+    else:
+        model = estimate_witten_bell(sentences, args.order, words)
+    # The model may have all words of the lexicon; what the text has of them is seen here alone.
     spoken = {word for sentence in sentences for word in sentence}
     refuse_mute(args.text, spoken, spoken, dict.fromkeys(words))
     return model

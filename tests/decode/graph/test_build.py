@@ -24,7 +24,12 @@ from bayes_asr.decode.graph.lexicon import (
     number_words,
     read_lexicon,
 )
-from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa
+from bayes_asr.decode.graph.ngram import (
+    NgramModel,
+    estimate_kneser_ney,
+    estimate_witten_bell,
+    read_arpa,
+)
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.graph.transition_index import index_transitions
 from bayes_asr.decode.search.archive import decode_archive
@@ -326,6 +331,23 @@ def test_verb_estimates_a_model_from_text(
     assert summary["silence_probability"] == 0.5
     assert summary["states"] == read_fst(graph / "HCLG.fst").num_states
     assert "ngram 3=" in (graph / "lm.arpa").read_text()
+
+
+def test_verb_smooths_as_it_is_told(tiny_files: Mapping[str, Path]) -> None:
+    sentences = [["ab", "a", "ab"], ["ab", "a"], ["a"]]  # without bee, which the lexicon has
+    rows = (f"u{i} {' '.join(words)}\n" for i, words in enumerate(sentences))
+    tiny_files["text"].write_text("".join(rows))
+    arpa = tiny_files["text"].parent / "graph" / "lm.arpa"
+    models = {
+        "witten-bell": estimate_witten_bell(sentences, 2, ["bee"]),
+        "kneser-ney": estimate_kneser_ney(sentences, 2),
+    }
+    for smoothing, expected in models.items():
+        run_verb(*arguments(tiny_files), "--smoothing", smoothing)
+        assert read_arpa(arpa).log_prob == pytest.approx(
+            {("<s>",): -99 * math.log(10), **expected.log_prob}, abs=1e-5
+        )
+    assert ("bee",) not in expected.log_prob
 
 
 @pytest.mark.parametrize("text", ["u0 AB BEE\nu1 A\n", "u0 <unk> zoo\n"])
