@@ -5,8 +5,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.files import together
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real, refuse_useless, whole
 from bayes_asr.decode.graph.build import (
     Graph,
@@ -42,6 +43,7 @@ from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 
 SCALE = real(0, 100)  # Kaldi takes 1 and 0.1
+ORDER = 2  # of the model that a text gives
 OF_LEXICON = ("phones", "silence", "silence_prob")
 
 
@@ -55,16 +57,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--lm", type=Path, metavar="ARPA", help="language model")
     source.add_argument(
-        "--text", type=Path, help="Kaldi text to estimate a model from (OUT/lm.arpa)"
+        "--text", type=Path, help="Kaldi text to estimate one from, which is kept as OUT/lm.arpa"
     )
     parser.add_argument(
-        "--order", type=whole(1, 10), default=2, help="of the estimated model (default 2)"
+        "--order", type=whole(1, 10), help=f"of the estimated model (default {ORDER})"
     )
     parser.add_argument(
         "--smoothing",
         choices=("witten-bell", "kneser-ney"),
-        default="witten-bell",
-        help="of the estimated model (default witten-bell, over all words; kneser-ney: of --text)",
+        help="of the estimated model: witten-bell (default) has all words of the lexicon,"
+        " kneser-ney only those of the text",
     )
     parser.add_argument(
         "--model", type=Path, help="final.mdl; default: the monophones that align --flat makes"
@@ -215,14 +217,22 @@ def _model(
 
 def _language_model(args: argparse.Namespace, words: Sequence[str]) -> NgramModel:
     if args.lm:
+        refuse_useless(args, "--lm", ("order", "smoothing"))
         return read_arpa(args.lm)
-    sentences = [*read_text(args.text).values()]
-    if args.smoothing == "kneser-ney":
-        model = estimate_kneser_ney(sentences, args.order)
-    else:
-        model = estimate_witten_bell(sentences, args.order, words)
-    # The model may have all words of the lexicon; what the text has of them is seen here alone.
+    sentences, order = [*read_text(args.text).values()], args.order or ORDER
     spoken = {word for sentence in sentences for word in sentence}
+    if args.smoothing == "kneser-ney":
+        model = estimate_kneser_ney(sentences, order)
+        if unspoken := {*words} - spoken - {*RESERVED}:
+            LOGGER.warning(
+                "%s lacks %s of the lexicon, never to be recognised: %s; witten-bell has all of it",
+                args.text,
+                count_of(len(unspoken), "word"),
+                name_some(sorted(unspoken)),
+            )
+    else:
+        model = estimate_witten_bell(sentences, order, words)
+    # The model may have all words of the lexicon; what the text has of them is seen here alone.
     refuse_mute(args.text, spoken, spoken, dict.fromkeys(words))
     return model
 

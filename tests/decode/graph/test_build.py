@@ -333,7 +333,9 @@ def test_verb_estimates_a_model_from_text(
     assert "ngram 3=" in (graph / "lm.arpa").read_text()
 
 
-def test_verb_smooths_as_it_is_told(tiny_files: Mapping[str, Path]) -> None:
+def test_verb_smooths_as_it_is_told(
+    tiny_files: Mapping[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
     sentences = [["ab", "a", "ab"], ["ab", "a"], ["a"]]  # without bee, which the lexicon has
     rows = (f"u{i} {' '.join(words)}\n" for i, words in enumerate(sentences))
     tiny_files["text"].write_text("".join(rows))
@@ -348,6 +350,12 @@ def test_verb_smooths_as_it_is_told(tiny_files: Mapping[str, Path]) -> None:
             {("<s>",): -99 * math.log(10), **expected.log_prob}, abs=1e-5
         )
     assert ("bee",) not in expected.log_prob
+    (warning,) = caplog.messages
+    assert "text lacks 1 word of the lexicon, never to be recognised: bee;" in warning
+    named = [option if option != "--text" else "--lm" for option in arguments(tiny_files)]
+    named[named.index(tiny_files["text"])] = arpa
+    with pytest.raises(InputError, match="--order, --smoothing: of no use with --lm"):
+        run_verb(*named, "--order", 3, "--smoothing", "kneser-ney")
 
 
 @pytest.mark.parametrize("text", ["u0 AB BEE\nu1 A\n", "u0 <unk> zoo\n"])
