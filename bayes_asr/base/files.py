@@ -84,7 +84,7 @@ def find_files(directory: Path, pattern: str) -> list[Path]:
 
 def _open(name: str) -> BinaryIO:
     # /dev/fd/N leads to "pipe:[7]", which is the name of no file.
-    if not (stat.S_ISFIFO(os.stat(name).st_mode) and os.path.exists(os.path.realpath(name))):
+    if not (Path(name).is_fifo() and os.path.exists(os.path.realpath(name))):
         file = open(name, "rb")  # noqa: SIM115 - for the caller
         # A terminal has an end, and /dev/null nothing else.
         if _is_device(os.fstat(file.fileno())) and not file.isatty():
