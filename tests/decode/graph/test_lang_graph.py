@@ -1,6 +1,5 @@
 """Decoding graphs of lang folders: the same as of their lexicons, with the folder's own pauses."""
 
-import argparse
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.cli import graph as verb
 from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.graph import compose
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
@@ -21,6 +19,7 @@ from bayes_asr.kaldi_io.mdl import read_topology, write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.tree import write_tree
+from tests.support.tiny_task import run_verb
 
 pytest.importorskip("kaldifst")
 DICT = {
@@ -30,12 +29,6 @@ DICT = {
     "optional_silence.txt": "sil\n",
     "text": "u1 ab a\nu2 a noise ab\nu3 ab\n",
 }
-
-
-def run_verb(*arguments: object) -> None:
-    parser = argparse.ArgumentParser()
-    verb.add_arguments(parser)
-    verb.run(parser.parse_args([str(a) for a in arguments]))
 
 
 @pytest.fixture
