@@ -21,6 +21,7 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
 from bayes_asr.decode.graph.lang import check_same_phones
+from bayes_asr.decode.graph.lexicon import report_unknown
 from bayes_asr.gmm.features import JobInputs
 from bayes_asr.gmm.files import DATA_FILES, LANG_FILES, MODEL, OUTPUTS
 from bayes_asr.gmm.occupation import gather
@@ -38,8 +39,6 @@ from bayes_asr.kaldi_io.text import read_symbols
 ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE_FRAMES = 40_000  # about, of the utterances that a process takes at a time
 SHARE_ITEMS = 50  # utterances that a process takes, where their frames are not known
-MOST_OOV = 0.5  # of the words: more have transcripts in other units
-FEWEST_WORDS = 100  # that show the units: of a few words, most may well be names
 SKIP_OPTION = "--max-skipped"
 
 Item = TypeVar("Item")
@@ -199,34 +198,11 @@ class PhaseRunner:
             raise InputError(
                 f"{self.data / 'text'}: there are no transcripts to align; write them there"
             )
-        self.report_oov(text)
+        words = self.lang / "words.txt"
+        report_unknown(self.data / "text", text, read_symbols(words), words, "the word of oov.txt")
         results = self.mapper(compile_share, share_items(text.items()))
         with self.commit_phase():
             write_fsts(self.drop_failures(results, f"no graph of {self.data}"), self.out / GRAPHS)
-
-    def report_oov(self, text: Mapping[str, Sequence[str]]) -> None:
-        """Warn of words of the transcripts that are not in the lexicon.
-
-        InputError for most of `FEWEST_WORDS` or more.
-        """
-        vocabulary = read_symbols(self.lang / "words.txt")
-        oov = {
-            utt: [word for word in words if word not in vocabulary] for utt, words in text.items()
-        }
-        utt = next((utt for utt, words in oov.items() if words), None)
-        if utt is None:
-            return
-        count, total = (sum(map(len, words.values())) for words in (oov, text))
-        message = (
-            f"{self.data / 'text'}: {count} of {total} words are not in {self.lang / 'words.txt'},"
-            f" such as {oov[utt][0]} of {utt}"
-        )
-        if total >= FEWEST_WORDS and count > total * MOST_OOV:
-            raise InputError(
-                f"{message}; transcripts and lexicon must be of the same units: write the words of"
-                " the lexicon there, or name a lang folder that has those of the transcripts"
-            )
-        LOGGER.warning("%s; the word of oov.txt stands for them", message)
 
     def align_graphs(self, align: AlignShare) -> None:
         """Write the alignments that a function makes of the graphs of utterances."""

@@ -181,7 +181,7 @@ def test_words_that_the_lexicon_lacks_are_counted(
     train(lab, out="new")
     words = len(text.split()) - 4
     said = f"data/text: {text.count(' iy ')} of {words} words are not in {find_lang()}/words.txt"
-    assert f"{said}, such as zebra of {text.split()[0]}; the word of oov" in caplog.text
+    assert f"{said}, the first in {text.split()[0]}: zebra; the word of oov" in caplog.text
 
 
 def test_transcripts_in_other_units_than_the_lexicon_are_refused(lab: Path) -> None:
@@ -195,7 +195,9 @@ def test_transcripts_in_other_units_than_the_lexicon_are_refused(lab: Path) -> N
         with pytest.raises(InputError) as raised:
             step(lab, out="other")
         one_line(
-            raised, "data/text: 53 of 105 words are not in", f"such as zebra of {utterances[0][0]}"
+            raised,
+            "data/text: 53 of 105 words are not in",
+            f"first in {utterances[0][0]}: zebra, zoo",
         )
     assert not Path("other/ali.1.gz").exists()
 

@@ -15,7 +15,7 @@ from bayes_asr.decode.align.transcripts import (
     read_pronouncer,
     read_transcripts,
 )
-from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
+from bayes_asr.decode.graph.lexicon import Lang, Pronunciation, report_unknown
 from bayes_asr.kaldi_io.marks import has_dotless, split_letters, take_dotless
 from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.tasks.task import task_of
@@ -60,21 +60,18 @@ def open_transcripts(
 ) -> tuple[dict[str, list[str]], PronouncerFiles]:
     """The words of each utterance of a data directory, and what reads a pronouncer of them.
 
-    A lexicon of graphemes spells words that it lacks; others are counted and named.
+    A lexicon of graphemes spells words that it lacks; others are counted and named, and refused
+    where they are most.
     """
     text, transcripts = source.text or data.path / "text", read_transcripts(data, source.text)
     pronouncer = read_pronouncer(source.lang, model, source.unknown)
-    words = Counter(word for sentence in transcripts.values() for word in sentence)
-    lang = pronouncer.lang
-    spellable, mute = _part(lang, [w for w in words if w not in pronouncer.pronunciations])
+    words = dict.fromkeys(word for sentence in transcripts.values() for word in sentence)
+    lang, known = pronouncer.lang, {*pronouncer.pronunciations}
+    spellable, _ = _part(lang, [word for word in words if word not in known])
     if spellable:
         LOGGER.info("%s: the lexicon lacks, and spells: %s", text, name_some(spellable))
-    if mute and lang.unknown:
-        LOGGER.warning(
-            "%s: %d of %d words are not in the lexicon and are aligned as %s: %s",
-            *(text, sum(words[word] for word in mute), words.total()),
-            *(lang.unknown, name_some(mute)),
-        )
+    if lang.unknown:
+        report_unknown(text, transcripts, known.union(spellable), source.lang, lang.unknown)
     spelled = tuple(spell(lang, spellable, ADD)) if spellable else ()
     return transcripts, (source.lang, model, source.unknown, spelled)
 

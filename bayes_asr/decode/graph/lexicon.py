@@ -3,12 +3,12 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.base import elementary
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.dialects import (
     NO_PHONE,
     SILPROB,
@@ -26,6 +26,8 @@ LOG = logging.getLogger(__name__)
 RESERVED = (EPSILON, BACKOFF, START, END)
 COMMENTS = (";;;", "##")  # of CMUdict, at the beginning of a line
 VARIANT = re.compile(r"(.+)(?:\(\d+\)|\{\d+\}|\[\d+\])", re.ASCII)
+MOST_UNKNOWN = 0.5  # of the words: more have transcripts in other units or of another spelling
+FEWEST_WORDS = 100  # that show the units: of a few words, most may well be names
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,35 @@ def number_words(lexicon: Iterable[Pronunciation]) -> dict[str, int]:
     """Number the words as prepare_lang.sh does: <eps>, the words in byte order, #0, <s>, </s>."""
     words = sorted({entry.word for entry in lexicon}, key=str.encode)
     return {w: i for i, w in enumerate((EPSILON, *words, BACKOFF, START, END))}
+
+
+def report_unknown(
+    text: Path,
+    transcripts: Mapping[str, Sequence[str]],
+    known: Container[str],
+    lexicon: Path,
+    unknown: str,
+) -> None:
+    """Warn of words of transcripts that are not among the known ones of a lexicon.
+
+    unknown: what stands for them. InputError where they are most of `FEWEST_WORDS` or more.
+    """
+    missing = {utt: [w for w in words if w not in known] for utt, words in transcripts.items()}
+    names = list(dict.fromkeys(word for words in missing.values() for word in words))
+    if not names:
+        return
+    first = next(utt for utt, words in missing.items() if words)
+    count, total = (sum(map(len, words.values())) for words in (missing, transcripts))
+    message = (
+        f"{text}: {count} of {total} words are not in {lexicon}, the first in {first}:"
+        f" {name_some(names)}"
+    )
+    if total >= FEWEST_WORDS and count > total * MOST_UNKNOWN:
+        raise InputError(
+            f"{message}; transcripts and lexicon must be of the same units: write the words of the"
+            " lexicon there, or name a lang folder that has those of the transcripts"
+        )
+    LOG.warning("%s; %s stands for them", message, unknown)
 
 
 def mark_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:

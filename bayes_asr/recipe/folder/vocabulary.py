@@ -6,7 +6,12 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, count_of, name_some, printable
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.dictionary import SUFFIXES
-from bayes_asr.decode.graph.lexicon import Pronunciation, number_words, read_lexicon
+from bayes_asr.decode.graph.lexicon import (
+    MOST_UNKNOWN,
+    Pronunciation,
+    number_words,
+    read_lexicon,
+)
 from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst, read_arpa
 from bayes_asr.decode.graph.transducers import BACKOFF
 from bayes_asr.decode.vocabulary import pronounce_words
@@ -15,7 +20,6 @@ from bayes_asr.recipe.folder.spelling import Spell, compose, respell
 from bayes_asr.recipe.folder.utterances import Utterance
 
 UNKNOWN, SILENCE, NOISE = "<UNK>", "SIL", "SPN"
-MOST_UNKNOWN = 0.5  # of the words of train: more are a lexicon of another spelling
 
 Lexicon = list[tuple[str, tuple[str, ...]]]
 

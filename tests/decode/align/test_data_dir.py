@@ -95,6 +95,24 @@ def test_what_cannot_be_aligned_is_named(
     assert "but the transcript has 810 states" in said
 
 
+def test_transcripts_in_other_units_than_the_lexicon_are_refused(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of 100 words may be without phones, as by `gmm align`; one more is refused."""
+    text, out = tmp_path / "text", tmp_path / "ali"
+    utts = [line.split()[0] for line in (corpus / "data/dev/text").read_text().splitlines()]
+    given = [f"--data={corpus / 'data/dev'}", f"--lang={corpus / 'dict'}", f"--text={text}"]
+    model = f"--model={corpus / 'exp/ali/final.mdl'}"
+    for unknown, refused in ((50, False), (51, True)):
+        spoken = [*["zebra"] * unknown, *["one"] * (100 - unknown)]
+        lines = [f"{utt} {' '.join(spoken[i::4])}\n" for i, utt in enumerate(utts)]
+        text.write_text("".join(lines))
+        assert main(["align", "--flat", *given, model, "--oov=one", f"--out={out}"]) == 1
+        said = capsys.readouterr().err
+        assert f"{text}: {unknown} of 100 words are not in {corpus / 'dict'}, the first" in said
+        assert ("transcripts and lexicon must be of the same units" in said) == refused
+
+
 @pytest.mark.slow
 def test_words_of_a_set_are_spelled_where_the_lexicon_is_of_letters(
     corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -121,7 +139,8 @@ def test_words_of_a_set_are_spelled_where_the_lexicon_is_of_letters(
         aligned[name, "gop"] = (tmp_path / "gop" / "gop.json").read_bytes()
         shutil.rmtree(tmp_path / "gop")
         said = capsys.readouterr().err
-        assert "1 of 12 words are not in the lexicon and are aligned as <unk>: xylo" in said
+        assert f"{text}: 1 of 12 words are not in {lang}, the first in " in said
+        assert ": xylo; <unk> stands for them" in said
         assert (f"{text}: the lexicon lacks, and spells: " in said) == (name == "few")
     for how in ("--flat", str(run), "gop"):
         assert aligned["few", how] == aligned["all", how]
