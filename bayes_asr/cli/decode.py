@@ -66,6 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="insertion penalties to try",
     )
+    parser.add_argument(
+        "--mbr", action="store_true", default=None, help="words of least expected error at these"
+    )
     parser.add_argument("--nj", type=processes, default=1, help="processes, or jobs of --cmd")
     parser.add_argument(
         "--backend", choices=DECODERS, default="embedded", help="our search, or your Kaldi's"
@@ -142,6 +145,7 @@ def _make_job(args: argparse.Namespace, filled: Mapping[str, Any]) -> DecodeJob:
         args.nj,
         args.lm,
         args.hotwords,
+        filled.get("mbr", False),
     )
 
 
@@ -194,6 +198,7 @@ def _from_run(run: Path, on: str | None, graph: Path | None) -> dict[str, Any]:
         "out": run / f"decode_{on}",
         "lmwt": list(config.decode.lm_weights),
         "wip": list(config.decode.insertion_penalties),
+        "mbr": config.decode.mbr,
         "allow_partial": True,
         **{name: getattr(config.decode, name) for name in SEARCH_KEYS},
     }

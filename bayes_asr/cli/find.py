@@ -8,7 +8,6 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, suggest
-from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
 from bayes_asr.decode.align.transcripts import locate_timer
@@ -68,9 +67,8 @@ def run(args: argparse.Namespace) -> None:
     config = read_configuration(args.run)
     graph = locate(config.data.graph, config.data, "decoding graph")
     if args.lmwt is None:
-        search = SearchOptions.from_config(config.decode, allow_partial=True)
         weights = choose_weights(
-            args.run, graph, search, describe_network(args.run), is_other=False
+            args.run, graph, config.decode, describe_network(args.run), is_other=False
         )
     else:
         (weights,) = pair_weights([args.lmwt], [args.wip or 0.0])

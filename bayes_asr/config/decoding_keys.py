@@ -15,7 +15,8 @@ PENALTIES = Within(-1e3, 1e3)
 class DecodeConfig:
     """Search options, with the names and meanings of Kaldi's latgen-faster-mapped.
 
-    beam_width, length_penalty: of networks with a decoder, which have no graph.
+    mbr: words of least expected error, as by Kaldi's decode_mbr; beam_width, length_penalty: of
+    networks with a decoder, which have no graph.
     """
 
     acoustic_scale: Annotated[float, Within(1e-6, 1e3)]
@@ -26,15 +27,14 @@ class DecodeConfig:
     min_active: Annotated[int, Within(0, UNLIMITED)]
     lm_weights: tuple[Annotated[float, LM_WEIGHTS], ...]
     insertion_penalties: tuple[Annotated[float, PENALTIES], ...]
+    mbr: bool
     beam_width: Annotated[int, Within(1, 10_000)]
     length_penalty: Annotated[float, Within(0, 10)]
 
     def __post_init__(self) -> None:
         if self.min_active > self.max_active:
-            raise InputError(
-                f"decode.min_active is {self.min_active}, more than decode.max_active,"
-                f" {self.max_active}"
-            )
+            low, high = self.min_active, self.max_active
+            raise InputError(f"decode.min_active is {low}, more than decode.max_active, {high}")
         for key in ("lm_weights", "insertion_penalties"):
             if not getattr(self, key):
                 raise InputError(f"decode.{key} is empty; name at least one value")

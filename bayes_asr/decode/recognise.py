@@ -79,6 +79,8 @@ class Recogniser:
     engine: Engine
     pronouncer: Pronouncer | None
     """To find the times of words; None where the graph's folder has no lexicon."""
+    mbr: bool = False
+    """Whether words are those of least expected error, not those of the best path."""
 
     def recognise(self, name: str, features: Streams, cmvn: Streams) -> list[RecognisedWord]:
         """The words of features [T, F]; `cmvn`: statistics [2, F+1] where the run wants them; both
@@ -105,21 +107,25 @@ class Recogniser:
             )
         if not reached:
             LOGGER.warning("%s: no path reached a final state; partial words", name)
-        hypothesis = decode_mbr(lattice, *self.weights, change_words=False, name=name).words
+        hypothesis = decode_mbr(lattice, *self.weights, change_words=self.mbr, name=name).words
         words = [self.words[timed.word] for timed in hypothesis]
         if spans := self._align(name, words, loglikes):
             return self._place(hypothesis, spans)
-        return self._time(name, lattice)
+        return self._time(name, lattice, change_words=self.mbr)
 
     def name_settled(self, name: str, lattice: CompactLattice) -> list[RecognisedWord]:
         """The words of a lattice, not of a whole utterance, that all of its ends have in common."""
         count = count_settled(lattice, *self.weights)
-        return self._time(name, lattice)[:count]
+        return self._time(name, lattice, change_words=False)[:count]
 
-    def _time(self, name: str, lattice: CompactLattice) -> list[RecognisedWord]:
-        """The words of the best path, with confidences and their times in the mean of all paths."""
+    def _time(
+        self, name: str, lattice: CompactLattice, *, change_words: bool
+    ) -> list[RecognisedWord]:
+        """The words of the best path, or of least expected error, with confidences and their times
+        in the mean of all paths.
+        """
         words = decode_mbr(
-            lattice, *self.weights, change_words=False, name=name, timer=self._timer
+            lattice, *self.weights, change_words=change_words, name=name, timer=self._timer
         ).words
         return self._place(words, [(word.start, word.end) for word in words])
 
@@ -166,7 +172,7 @@ def open_recogniser(
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = WordSymbols(graph / "words.txt")
     weights = options.weights or choose_weights(
-        run, graph, search, describe_network(run), is_other=bool(options.graph)
+        run, graph, config.decode, describe_network(run), is_other=bool(options.graph)
     )
     (checked,) = pair_weights(*([weight] for weight in weights))
     # Kaldi's graph folders need not have a lexicon: words are recognised without it.
@@ -178,9 +184,8 @@ def open_recogniser(
         LOGGER.warning("%s; times are rough", error)
     decoding_graph = load_decoding_graph(graph, model, None, options.hotwords)
     engine = choose_engine()
-    return Recogniser(
-        network, graph, model, decoding_graph, words, search, checked, engine, pronouncer
-    )
+    searched = decoding_graph, words, search, checked, engine
+    return Recogniser(network, graph, model, *searched, pronouncer, config.decode.mbr)
 
 
 def locate_graph(run: Path, config: Config) -> Path:

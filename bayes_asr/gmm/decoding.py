@@ -75,10 +75,12 @@ def make_job(
     options: SearchOptions = SEARCH,
     lmwts: Sequence[float] = LM_WEIGHTS,
     wips: Sequence[float] = (0.0,),
+    *,
+    mbr: bool = False,
 ) -> DecodeJob:
     """The job of decoding a data directory with the GMM `model_dir`/final.mdl."""
     grid = tuple(pair_weights(lmwts, wips))
-    return DecodeJob(str(data), Path(graph), Path(model_dir) / MODEL, options, grid, 1)
+    return DecodeJob(str(data), Path(graph), Path(model_dir) / MODEL, options, grid, mbr=mbr)
 
 
 def decode_data(

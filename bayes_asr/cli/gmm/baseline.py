@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
             summary = decode_data(
                 # The features of a recipe are already those that the model reads.
                 FeatureTable(data, raw=True, moves=tuple(config.data.moves), open_pipe=pipes),
-                make_job(data, graph, model.parent, search, *weights),
+                make_job(data, graph, model.parent, search, *weights, mbr=decode.mbr),
                 directory,
                 max_skipped=config.data.max_skipped,
                 mapper=mapper,

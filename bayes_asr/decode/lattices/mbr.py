@@ -10,6 +10,7 @@ Shapes: A arcs, N nodes, Q positions (words, and an empty position before and af
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices import compiled
-from bayes_asr.decode.lattices.paths import sweep_words, weigh
+from bayes_asr.decode.lattices.paths import Weights, sweep_words, weigh
 from bayes_asr.decode.lattices.word_times import WordTimer
 from bayes_asr.kaldi_io.lattice import CompactLattice
 
@@ -99,6 +100,13 @@ def decode_mbr(
         for word, (start, end), posterior in zip(words, spans, confidence, strict=True)
     ]
     return MbrHypothesis(timed, errors.risk)
+
+
+def sweep_mbr(lattice: CompactLattice, grid: Sequence[Weights], name: str) -> list[list[int]]:
+    """Return for each (LM weight, penalty) the words of least expected error: `decode_mbr`."""
+    return [
+        [timed.word for timed in decode_mbr(lattice, *weights, name=name).words] for weights in grid
+    ]
 
 
 def _check_size(table: ArcTable, words: list[int], name: str) -> None:

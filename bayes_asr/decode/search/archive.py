@@ -89,10 +89,8 @@ def write_decoding(
             discard(out / KEPT)
             discard(out / RECORD)  # an earlier one is not of these words
             if entries is not None:
-                write_record(
-                    {**describe_search(job.graph, job.options, job.lm, job.hotwords), **entries},
-                    out,
-                )
+                search = describe_search(job.graph, job.options, job.lm, job.hotwords, mbr=job.mbr)
+                write_record({**search, **entries}, out)
             write_hypotheses(results, job, symbols, out)
             move_files(scratch, out)
     if summary.failed:

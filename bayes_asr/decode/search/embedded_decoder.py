@@ -9,6 +9,7 @@ from bayes_asr.base.errors import InputError, name_file
 from bayes_asr.base.kept_results import KeptResults
 from bayes_asr.base.processes.pool import map_serially, map_utterances
 from bayes_asr.base.shards import Mapper
+from bayes_asr.decode.lattices.mbr import sweep_mbr
 from bayes_asr.decode.lattices.paths import sweep_words
 from bayes_asr.decode.search.graph_dir import load_graph
 from bayes_asr.decode.search.inputs import check_loglikes
@@ -17,6 +18,7 @@ from bayes_asr.decode.search.loglikes import Loglikes, read_utterances
 from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.decode.search.shared_graph import SharedGraph, open_shared_graph, share_graph
 from bayes_asr.decode.search.utterance import ENGINES, DecodeResult, choose_engine, decode_utterance
+from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.lattice_files import lattice_bytes
 
 Result = tuple[DecodedUtterance, bytes]  # of an utterance: its record and its gzipped lattice
@@ -126,6 +128,7 @@ def record_result(
     # An utterance that fails must not end the decoding of the others.
     try:
         result = decode()
+        sweep = read_sweep(job, utt, result.lattice)
     except InputError as error:
         return record_without_words(utt, frames, job, str(error)), b""
     except MemoryError as error:
@@ -140,6 +143,13 @@ def record_result(
         result.graph_cost,
         result.acoustic_cost,
         result.reached_final,
-        sweep_words(result.lattice, job.grid),
+        sweep,
     )
     return decoded, gzip.compress(lattice_bytes(utt, result.lattice), COMPRESSION, mtime=0)
+
+
+def read_sweep(job: DecodeJob, utt: str, lattice: CompactLattice | None) -> list[list[int]]:
+    """The words of a lattice at each point of the grid; none without a lattice."""
+    if lattice is None:
+        return []
+    return sweep_mbr(lattice, job.grid, utt) if job.mbr else sweep_words(lattice, job.grid)

@@ -19,7 +19,7 @@ class DecodeJob:
     loglikes: an ark or scp of log-likelihoods [T, num_pdfs], unscaled; graph: a folder; model: the
     file of its transition model; grid: of LM weights and penalties; lm: what a graph without
     language model is composed with, in place of its G.fst; hotwords: a file of words and phrases
-    that cost less.
+    that cost less; mbr: take words of least expected error at the points of the grid.
     """
 
     loglikes: str
@@ -30,6 +30,7 @@ class DecodeJob:
     nj: int = 1
     lm: Path | None = None
     hotwords: Path | None = None
+    mbr: bool = False
 
 
 @loadable

@@ -29,6 +29,7 @@ PROGRAMS = (
     "lattice-add-penalty",
     "lattice-best-path",
 )
+MBR_PROGRAM = "lattice-mbr-decode"  # in place of the last one
 PARTIAL = re.compile(r"partial output for utterance (\S+)")
 
 
@@ -41,7 +42,8 @@ class KaldiDecoder:
 
     def decode(self, job: DecodeJob, scratch: Path) -> Iterator[DecodedUtterance]:
         """Decode every utterance, in order, and write lattices as `scratch`/lat.N.gz."""
-        programs = {name: find_program(name) for name in PROGRAMS}
+        names = (*PROGRAMS, MBR_PROGRAM) if job.mbr else PROGRAMS
+        programs = {name: find_program(name) for name in names}
         decoding_graph = load_graph(job)
         if job.hotwords:
             raise InputError(
@@ -116,16 +118,17 @@ class KaldiDecoder:
         self, programs: dict[str, str], job: DecodeJob, scratch: Path
     ) -> list[dict[str, list[int]]]:
         """Return the words of each utterance at each point of the grid."""
+        reader = programs[MBR_PROGRAM if job.mbr else PROGRAMS[-1]]
 
         def rescore(weights: Weights) -> dict[str, list[int]]:
             lmwt, wip = weights
             name = f"lmwt{lmwt:g}.wip{wip:g}"
-            # The scripts' order (local/score.sh): scale, then penalty, then the best path.
+            # The scripts' order (local/score.sh): scale, then penalty, then the words.
             scale = [programs["lattice-scale"], f"--inv-acoustic-scale={lmwt}", "ark:-", "ark:-"]
             penalty = [programs["lattice-add-penalty"], f"--word-ins-penalty={wip}"]
             lattices = pipe_lattices(scratch, scale, [*penalty, "ark:-", "ark:-"])
             output = scratch / f"words.{name}.int"
-            command = [programs["lattice-best-path"], lattices, f"ark,t:{output}"]
+            command = [reader, lattices, f"ark,t:{output}"]
             run_jobs(command, 1, self.logs / f"rescore.{name}.log", self.cmd)
             return parse_numbers(read_text(output))
 

@@ -20,19 +20,25 @@ RECORD = "decode.json"
 DIGEST, LM = "graph_digest", "lm"
 HOTWORDS, HOTWORDS_DIGEST = "hotwords", "hotwords_digest"
 NETWORK = "network"
+MBR = "mbr"
 
 Record = Mapping[str, Any]
 """The folder of the graph, a digest of its files, the language model that was given to it, if one
-was, a file of hotwords likewise, the options of the search and, of a run, a digest of the network
-(`decode.forward.network_record`)."""
+was, a file of hotwords likewise, the options of the search, whether words are of least expected
+error and, of a run, a digest of the network (`decode.forward.network_record`)."""
 
 
 def describe_search(
-    graph: Path, options: SearchOptions, lm: Path | None = None, hotwords: Path | None = None
+    graph: Path,
+    options: SearchOptions,
+    lm: Path | None = None,
+    hotwords: Path | None = None,
+    *,
+    mbr: bool = False,
 ) -> dict[str, Any]:
     """The record of a search: the best LM weight and insertion penalty depend on it.
 
-    lm: what a graph is composed with in place of its G.fst (`graph_files`).
+    lm: what a graph is composed with in place of its G.fst (`graph_files`); mbr: `DecodeJob.mbr`.
     """
     # Large files are sampled: a digest must not cost as much as the search.
     digest = content_hash(chain.from_iterable(map(sample_file, graph_files(graph, lm))))
@@ -42,7 +48,7 @@ def describe_search(
     if hotwords:
         record[HOTWORDS] = str(hotwords.absolute())
         record[HOTWORDS_DIGEST] = content_hash(sample_file(hotwords))
-    return record | {name: getattr(options, name) for name in SEARCH_KEYS}
+    return record | {name: getattr(options, name) for name in SEARCH_KEYS} | {MBR: mbr}
 
 
 def write_record(record: Record, decode_dir: Path) -> None:
@@ -133,6 +139,8 @@ def has_other_network(a: Record, b: Record) -> bool:
 def describe_differences(a: Record, b: Record) -> str:
     """The differences of two records: "graph A and B, beam 13 and 10"; empty where none is."""
     keys = [key for key in SEARCH_KEYS if a.get(key) != b.get(key)]
+    if a.get(MBR, False) != b.get(MBR, False):  # records of version 0.2 and before lack it
+        keys.append(MBR)
     if a.get(HOTWORDS_DIGEST) != b.get(HOTWORDS_DIGEST):
         keys.append(HOTWORDS)
     if has_other_network(a, b):

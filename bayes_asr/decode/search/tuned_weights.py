@@ -5,7 +5,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config.decoding_keys import SearchOptions
+from bayes_asr.config.decoding_keys import DecodeConfig, SearchOptions
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.search.search_record import (
     Record,
@@ -17,7 +17,7 @@ from bayes_asr.evaluate.score.scores import read_scores
 
 
 def choose_weights(
-    run: Path, graph: Path, search: SearchOptions, network: Record, *, is_other: bool
+    run: Path, graph: Path, decode: DecodeConfig, network: Record, *, is_other: bool
 ) -> Weights:
     """The LM weight and the penalty that dev chose with this graph, for the first convention.
 
@@ -30,7 +30,7 @@ def choose_weights(
         raise InputError(
             f"{path}: no LM weight is chosen on dev yet; score the run, or give --lmwt"
         )
-    default = 1 / search.acoustic_scale, 0.0
+    default = 1 / decode.acoustic_scale, 0.0
     description = f"LM weight {default[0]:g} (1 / decode.acoustic_scale) and penalty 0 with {graph}"
     if not is_scored:
         LOGGER.warning("%s: no LM weight is chosen on dev; --lmwt gives another", description)
@@ -38,7 +38,8 @@ def choose_weights(
     score = read_scores(path)[0]
     tuned = float(score.lm_weight or 0.0), float(score.insertion_penalty or 0.0)
     # Weights are tuned on one graph; other beams matter little, and are only named.
-    now = {**describe_search(graph, search), **network}
+    search = SearchOptions.from_config(decode, allow_partial=True)
+    now = {**describe_search(graph, search, mbr=decode.mbr), **network}
     if score.decoded and not has_same_graph(score.decoded, now):
         LOGGER.warning(
             "%s: dev chose %g with another graph, %s; --lmwt gives another",

@@ -315,7 +315,9 @@ class DecodedRun:
                 )
         try:
             graph = locate(self.config.data.graph, self.config.data, "graph")
-            configured = describe_search(graph, SearchOptions.from_config(self.config.decode))
+            decode = self.config.decode
+            search = SearchOptions.from_config(decode)
+            configured = describe_search(graph, search, mbr=decode.mbr)
         except (InputError, OSError):  # the graph may be gone: nothing needs it any more
             return
         difference = describe_differences(dev, configured)

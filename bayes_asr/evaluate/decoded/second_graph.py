@@ -38,7 +38,7 @@ def decode_with(
     for name in SETS:
         loglikes = run / f"forward_{name}" / "loglikes.ark"
         if is_there(loglikes):
-            job = DecodeJob(str(loglikes), graph, model, search, grid, nj)
+            job = DecodeJob(str(loglikes), graph, model, search, grid, nj, mbr=config.decode.mbr)
             record = read_network_record(loglikes)
             again = f"run bayes-asr forward {run} --on {name} again"
             check_network(run, record, loglikes, again)

@@ -123,6 +123,16 @@ def test_times_and_confidences_are_kaldis(golden: Golden, decoded: list[DecodeRe
 
 
 @pytest.mark.slow
+def test_archive_has_kaldis_words_of_least_risk(golden: Golden, tmp_path: Path) -> None:
+    (path,) = golden.folder.glob("a.mbr.lmwt*")
+    lmwt = float(path.name[len("a.mbr.lmwt") :])
+    inputs = str(golden.loglikes), golden.graph, golden.model, golden.options("a")
+    decode_archive(DecodeJob(*inputs, ((lmwt, 0.0),), mbr=True), tmp_path)
+    assert read_text(tmp_path / f"words.lmwt{lmwt:g}.wip0.0.txt") == read_text(path)
+    assert read_text(tmp_path / "words.txt") == golden.words("a.words"), "of the best path"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("nj", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_archive_is_written_as_kaldi_writes_it(golden: Golden, nj: int, tmp_path: Path) -> None:
     lmwts = sorted(

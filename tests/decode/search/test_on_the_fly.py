@@ -342,6 +342,10 @@ def test_lattices_say_with_what_they_were_composed(folder: Path, tmp_path: Path)
     other = describe_search(graph, WIDE, folder / "lm.arpa")
     said = f"graph {graph} and {graph}, lm None and {folder / 'lm.arpa'}"
     assert describe_differences(noted, other) == said
+    least = describe_search(graph, WIDE, mbr=True)
+    assert describe_differences(noted, least) == "mbr False and True"
+    older = {key: value for key, value in noted.items() if key != "mbr"}
+    assert not describe_differences(older, noted)
     hotwords = tmp_path / "hotwords"
     hotwords.write_text("a\n")
     boosted = describe_search(graph, WIDE, hotwords=hotwords)
