@@ -146,6 +146,8 @@ def _translate_scoring(option: Option, notes: Notes) -> Translated:
     if penalties := line.take_numbers("word-ins-penalty"):
         keys["insertion_penalties"] = penalties
         line.say("--word-ins-penalty", "is decode.insertion_penalties, chosen on dev")
+    if line.take_flag("decode-mbr", default=False):
+        keys["mbr"] = True
     if line.arguments:
         line.say(" ".join(line.arguments), "is no option: left out")
     line.say_pending()

@@ -159,6 +159,9 @@ def test_an_option_that_nobody_knows_is_named_in_every_section(tmp_path: Path) -
             {"insertion_penalties": [0.0, 0.5]},
             ["--word-ins-penalty: is decode.insertion_penalties"],
         ),
+        ("--decode_mbr true", {"mbr": True}, []),
+        ("--decode-mbr false", {}, []),
+        ("--decode-mbr maybe", None, ["--decode-mbr=maybe is neither true nor false"]),
         ("--stage 2 data exp", {}, ["--stage 2: has no", "data exp: is no option"]),
         ("--min-lmwt 9 --max-lmwt 4", None, ["--min-lmwt 9 is above --max-lmwt 4"]),
         ("--min-lmwt four --max-lmwt 4", None, ["'four' is not a whole number"]),
@@ -174,7 +177,7 @@ def test_options_of_scoring(
     if keys is None:
         assert not found
     else:
-        names = ("lm_weights", "insertion_penalties")
+        names = ("lm_weights", "insertion_penalties", "mbr")
         assert {name: found["decode"][name] for name in names if name in found["decode"]} == keys
 
 
