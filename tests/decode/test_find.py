@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
+from bayes_asr.data.targets.marks import spread_states, write_alignments
 from bayes_asr.decode.keywords import open_index
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.text import read_symbols, read_text
-from tests.support.tones import WORDS, command, speak
+from tests.support.tones import PHONES, WORDS, command, speak
 
 pytest.importorskip("kaldi_native_fbank")
 pytest.importorskip("kaldifst")
 pytestmark = pytest.mark.slow
+SMALL = build_monophone_model([*PHONES.values()], 1)
 
 
 def number_of(run: Path, word: str) -> int:
@@ -76,6 +79,41 @@ def test_times_are_those_of_the_sound(
     assert {(p.utterance, p.begin) for p in rough} != {
         (place["utterance"], round(100 * place["begin"])) for place in places
     }
+
+
+@pytest.mark.parametrize("nj", ["1", "2"])
+def test_times_of_rescored_words_are_those_of_the_sound_with_a_model(
+    run: Path, nj: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph, model = run.parent / "exp/graph", run.parent / "exp/ali/final.mdl"
+    lattices, spoken = run / "decode_dev/lat.1.gz", speak_set(8, seed=1)
+    given = ("rescore", "--lattices", lattices, "--lmwt", "2", "--out", tmp_path, "--nj", nj)
+
+    def near(*further: str | Path) -> float:
+        command(*given, "--graph", graph, "--mbr", *further)
+        rows = [line.split() for line in (tmp_path / "ctm.lmwt2.wip0.0").read_text().splitlines()]
+        distances = [
+            min((abs(b - float(row[2])) for w, b, _ in spoken[row[0]] if w == row[4]), default=9.0)
+            for row in rows
+        ]
+        return float(np.mean(np.array(distances) <= 0.03))
+
+    assert near() < 0.5
+    assert near("--model", model) > 0.9
+    given = (*given, "--model", model)
+    assert main([*map(str, given), "--graph", str(graph)]) == 1
+    assert "--model goes with --mbr" in capsys.readouterr().err
+    small, alignments = tmp_path / "small", {"u": spread_states([1], np.array([9]), SMALL)}
+    write_alignments(alignments.items(), SMALL, PHONES, small)
+    shutil.copy(run.parent / "exp/ali/tree", small)
+    another = (*given[:-1], small / "final.mdl", "--graph", graph, "--mbr")
+    assert main([*map(str, another)]) == 1
+    assert "s0-0: its lattice has transition-id" in capsys.readouterr().err
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(graph / "words.txt", bare)
+    assert main([*map(str, given), "--graph", str(bare), "--mbr"]) == 1
+    assert f"{bare}: has no lexicon" in capsys.readouterr().err
 
 
 def test_words_are_found_by_the_numbers_of_the_graph_that_wrote_them(

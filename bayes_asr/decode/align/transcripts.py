@@ -66,10 +66,16 @@ def locate_timer(graph: Path, config: Config) -> ReadTimer:
 
 
 @cache  # each process reads it once
+def read_timer(graph: Path, model: Path) -> WordTimer:
+    """Read what times words by the lexicon of a graph folder, and the model with its tree."""
+    with opening():
+        return read_pronouncer(graph, model).time_words(WordSymbols(graph / "words.txt"))
+
+
+@cache
 def _read_timer(graph: Path, model: Path) -> WordTimer | None:
     try:
-        with opening():
-            return read_pronouncer(graph, model).time_words(WordSymbols(graph / "words.txt"))
+        return read_timer(graph, model)
     except InputError as error:
         LOGGER.warning(ROUGH, error)
         return None

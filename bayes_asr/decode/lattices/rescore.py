@@ -22,13 +22,15 @@ from bayes_asr.kaldi_io.text import WordSymbols, read_text, write_mapping, write
 class RescoreOptions:
     """Pairs of weights, and the outputs besides the best words at each of them.
 
-    nbest: that many best paths; mbr: the words of least expected error, with times.
+    nbest: that many best paths; mbr: the words of least expected error, with times, which a timer
+    tells as in `write_ctm_at`.
     """
 
     grid: tuple[Weights, ...]
     nbest: int = 0
     mbr: bool = False
     frame_shift: float = FRAME_SHIFT
+    read_timer: ReadTimer = read_no_timer
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,14 @@ def rescore_lattice(
     """Return the results of one lattice, one for each pair of weights."""
     results = []
     words = sweep_words(lattice, options.grid)
+    timer = options.read_timer()
+    if timer:
+        timer.check(utt, lattice)
     for (lmwt, wip), best_words in zip(options.grid, words, strict=True):
         paths = [path.words for path in best_paths(lattice, options.nbest, lmwt, wip)]
-        least = decode_mbr(lattice, lmwt, wip, name=utt) if options.mbr else MbrHypothesis([], 0.0)
+        least = MbrHypothesis([], 0.0)
+        if options.mbr:
+            least = decode_mbr(lattice, lmwt, wip, name=utt, timer=timer)
         results.append(RescoredLattice(utt, best_words, paths, least.words, least.risk))
     return results
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.decode.lattices.aligned import find_times
 from bayes_asr.kaldi_io.lattice import CompactLattice, row_offsets
 from bayes_asr.kaldi_io.transition_model import TransitionModel
@@ -57,6 +58,15 @@ class WordTimer:
     pronunciations: Mapping[int, Sequence[Sequence[int]]]
     silence: int
     model: TransitionModel
+
+    def check(self, utt: str, lattice: CompactLattice) -> None:
+        """InputError for a lattice that another model has made."""
+        last = max(ids.max(initial=0) for ids in (lattice.tids, lattice.final_tids))
+        if last > (known := self.model.num_transition_ids):
+            raise InputError(
+                f"{utt}: its lattice has transition-id {last}, and the model {known} of them; give"
+                " the model that made it"
+            )
 
     def time_arcs(self, lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
         """Return the first frame of each arc's word, and the first after it, int64 [A].
