@@ -82,13 +82,13 @@ class AlignSummary:
         self.doubtful = {utt: value for utt, value in ranked if value < DOUBTFUL}
 
     def describe_doubts(self) -> str:
-        """The utterances whose text and sound disagree; of most, that the network is at fault."""
+        """The utterances whose text and sound disagree; of most, what may be the cause."""
         names = name_some([f"{utt} ({value:.2f})" for utt, value in self.doubtful.items()])
         if 2 * len(self.doubtful) > self.aligned:
             return (
                 f"{len(self.doubtful)} of {self.aligned} utterances have a confidence below"
-                f" {DOUBTFUL:g}: so many say that the network knows too little of this speech, and"
-                f" nothing of their texts; the lowest are {names}"
+                f" {DOUBTFUL:g}: the texts are of other utterances, or the network knows too"
+                f" little of this speech; listen to the lowest beside their texts: {names}"
             )
         doubtful = count_of(len(self.doubtful), "utterance")
         return f"text and sound of {doubtful} disagree (confidence below {DOUBTFUL:g}): {names}"

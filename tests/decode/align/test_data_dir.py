@@ -348,12 +348,15 @@ def test_utterances_of_other_texts_are_named(
     assert 0 < summary["confidence"] < 1
 
 
-def test_where_most_texts_seem_wrong_the_network_is() -> None:
-    """As of the first networks of a recipe without Kaldi."""
+def test_where_most_texts_seem_wrong_they_are_or_the_network_is() -> None:
+    """Exchanged texts look as those of the first networks of a recipe without Kaldi."""
     summary = AlignSummary(utterances=5, aligned=4)
     summary.rate({"a": 0.9, "b": 0.3, "c": 0.8, "d": 0.7})
     assert summary.describe_doubts() == (
         "text and sound of 1 utterance disagree (confidence below 0.6): b (0.30)"
     )
     summary.rate({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.7})
-    assert "3 of 4 utterances have a confidence below 0.6: so many say" in summary.describe_doubts()
+    doubts = summary.describe_doubts()
+    assert "3 of 4 utterances have a confidence below 0.6: the texts are of other utt" in doubts
+    assert "or the network knows too little" in doubts
+    assert doubts.endswith("a (0.10), c (0.20), b (0.30)")
