@@ -22,6 +22,20 @@ def refuse_unwritable(
                 raise InputError(f"--{name} {path}: {obstacle}; name another place")
 
 
+def refuse_replacing(files: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """InputError where a file would be replaced in the folder of an input: it may be by hand.
+
+    inputs: files that are read, or folders of such.
+    """
+    folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in inputs}
+    for file in files:
+        if os.path.lexists(file) and os.path.realpath(file.parent) in folders:
+            raise InputError(
+                f"{file}: lies beside what is read here, and would be replaced; remove it, or name"
+                " another folder"
+            )
+
+
 def refuse_other_recording(table: Path, recording: str) -> None:
     """InputError where a table of a folder for one recording is of another: none is replaced.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.places import refuse_unwritable
+from bayes_asr.base.places import refuse_replacing, refuse_unwritable
 from bayes_asr.cli.arguments import channel, lm_weight, penalty
 from bayes_asr.data.sound.audio import STDIN
 from bayes_asr.data.sound.containers import KINDS
@@ -104,6 +104,9 @@ def run(args: argparse.Namespace) -> None:
     if args.ctm or args.rttm or args.srt or args.vtt:
         _check_recordings(args.files)
     refuse_unwritable(vars(args), files=("ctm", "rttm"), folders=("srt", "vtt"))
+    sounds = [file for file in args.files if str(file) != STDIN]
+    subtitles = [path for file in args.files for _, path in _list_subtitles(args, file)]
+    refuse_replacing([*filter(None, (args.ctm, args.rttm)), *subtitles], sounds)
     # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
     options = RecogniserOptions(args.graph, weights, args.hotwords)
@@ -188,12 +191,16 @@ def _show_words(news: PartialResult | FinalResult) -> None:
         print(f"\r\033[K{line[1 - shutil.get_terminal_size().columns :]}", end="", flush=True)
 
 
-def _write_subtitles(args: argparse.Namespace, transcript: Transcript) -> None:
+def _list_subtitles(args: argparse.Namespace, file: Path) -> Iterator[tuple[Format, Path]]:
     forms: dict[Format, Path | None] = {"srt": args.srt, "vtt": args.vtt}
     for form, folder in forms.items():
         if folder:
-            name = f"{recording_name(Path(transcript.file))}.{form}"
-            write_subtitles(make_cues(transcript.words), folder / name, form)
+            yield form, folder / f"{recording_name(file)}.{form}"
+
+
+def _write_subtitles(args: argparse.Namespace, transcript: Transcript) -> None:
+    for form, path in _list_subtitles(args, Path(transcript.file)):
+        write_subtitles(make_cues(transcript.words), path, form)
 
 
 def _write_tables(args: argparse.Namespace, transcripts: list[Transcript]) -> None:

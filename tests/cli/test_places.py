@@ -59,6 +59,24 @@ def test_places_that_are_not_there_yet_are_made(heard: list[Transcript], tmp_pat
     assert {path.name for path in new.iterdir()} == {"ctm", "rttm", "a.srt", "a.vtt"}
 
 
+@pytest.mark.parametrize("name", ["a.ctm", "a.rttm", "a.srt", "a.vtt"])
+def test_files_beside_the_sound_are_not_replaced(
+    name: str, heard: list[Transcript], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a folder of results are, by the same command."""
+    (tmp_path / "sounds").mkdir()
+    (tmp_path / "link").symlink_to("sounds")
+    suffix = Path(name).suffix[1:]
+    for folder, codes in (("own", (0, 0)), ("sounds", (0, 1)), ("link", (1,))):
+        place = tmp_path / folder / (name if suffix in ("ctm", "rttm") else "")
+        asked = [str(tmp_path / "sounds/a.wav"), "b.wav", f"--{suffix}={place}"]
+        for code in codes:
+            assert main(["transcribe", str(tmp_path), *asked]) == code
+        said = capsys.readouterr().err
+        assert (f"{tmp_path / folder / name}: " in said) == (1 in codes)
+    assert len(heard) == 2 * 3
+
+
 @pytest.mark.parametrize("option", ["--ctm", "--rttm"])
 def test_json_is_printed_whatever_becomes_of_tables(
     option: str, heard: list[Transcript], tmp_path: Path, capsys: pytest.CaptureFixture[str]
