@@ -27,9 +27,12 @@ def refuse_replacing(files: Iterable[Path], inputs: Iterable[Path]) -> None:
 
     inputs: files that are read, or folders of such.
     """
+    there = [file for file in files if os.path.lexists(file)]
+    if not there:
+        return
     folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in inputs}
-    for file in files:
-        if os.path.lexists(file) and os.path.realpath(file.parent) in folders:
+    for file in there:
+        if os.path.realpath(file.parent) in folders:
             raise InputError(
                 f"{file}: lies beside what is read here, and would be replaced; remove it, or name"
                 " another folder"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.places import refuse_other_recording, refuse_unwritable
+from bayes_asr.base.places import refuse_other_recording, refuse_replacing, refuse_unwritable
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (
     add_alignment_arguments,
@@ -32,6 +32,7 @@ from bayes_asr.decode.align.data_dir import (
     align_run,
 )
 from bayes_asr.decode.align.textgrid import load_library
+from bayes_asr.decode.align.timed_files import list_files
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align_files import AlignedFile, align_file, read_lines
 from bayes_asr.decode.forward.directory import StreamSource
@@ -168,6 +169,7 @@ def _align_file(args: argparse.Namespace) -> None:
     recording = recording_name(args.file)
     if args.out:
         refuse_other_recording(args.out / "words.ctm", recording)
+    refuse_replacing(list_files(args.out, args.textgrid, [recording]), [args.file, args.text])
     lines = read_lines(args.text)
     aligned = align_file(
         args.run,

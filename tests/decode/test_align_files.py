@@ -1,6 +1,7 @@
 """bayes-asr align RUN FILE --text TEXT: tones with known times, and what is refused."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -145,6 +146,23 @@ def test_results_of_another_recording_are_not_replaced(
     text = f"--text={sound.with_suffix('.txt')}"
     assert main(["align", str(run), str(sound), text, f"--out={tmp_path}"]) == 1
     assert "words.ctm: of hello, not of talk; name a folder for each" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["talk.TextGrid", "phones.ctm", "confidence.txt"])
+@pytest.mark.parametrize("input_there", ["talk.wav", "talk.txt"])
+def test_annotations_beside_sound_and_text_are_not_replaced(
+    name: str, input_there: str, run: Path, sound: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(align, "align_file", lambda *_args, **_options: pytest.fail("aligned"))
+    field = tmp_path / "field"
+    field.mkdir()
+    (field / name).write_text("by hand")
+    shutil.move(tmp_path / input_there, field)
+    places = [next(tmp_path.rglob(f"talk.{suffix}")) for suffix in ("wav", "txt")]
+    given = [str(places[0]), f"--text={places[1]}", f"--textgrid={field}"]
+    assert main(["align", str(run), *given]) == 1
+    assert f"{field / name}: " in capsys.readouterr().err
 
 
 def test_praatio_is_missed_before_anything_is_aligned(

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,9 @@ from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.files import is_there, real_path, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
+from bayes_asr.base.places import refuse_replacing
 from bayes_asr.base.processes.pool import map_utterances
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
@@ -26,7 +29,7 @@ from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.pronouncer import Pronouncer, align_equal
 from bayes_asr.decode.align.spelling import open_transcripts
 from bayes_asr.decode.align.textgrid import TextGrids
-from bayes_asr.decode.align.timed_files import TimedFiles
+from bayes_asr.decode.align.timed_files import TimedFiles, list_files
 from bayes_asr.decode.align.timing_aligner import align_item
 from bayes_asr.decode.align.transcripts import (
     LIMIT,
@@ -46,10 +49,12 @@ from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.graph.lang import build_monophones, find_phones_file, read_lang
 from bayes_asr.decode.lattices.ctm import read_files_and_channels, read_places
 from bayes_asr.decode.search.utterance import choose_engine
+from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.byte_reader import OpenPipe, parse_real
 from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
+from bayes_asr.kaldi_io.rxfilename import list_archives
 from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.nn.frames import describe_stride
@@ -117,8 +122,8 @@ def align_run(
     tree those of the run's training alignments, and align.json, the record of how it was made;
     words.ctm and phones.ctm with confidences, and confidence.txt, that of each utterance; and
     TextGrids. Utterances that cannot be aligned are counted and named, with the reason; InputError
-    if they are a larger share than `source.max_skipped`, and where `folders.out` holds such files
-    that no align wrote. mapper: for shards; None for here, in `nj` processes.
+    if they are a larger share than `source.max_skipped`, and for files to replace that no align
+    wrote, or beside data, sound or text. mapper: for shards; None for here, in `nj` processes.
     """
     out = folders.out
     _refuse_foreign_files(out)
@@ -136,7 +141,7 @@ def align_run(
             "%s: alignments are of %s, as the outputs of %s: take them for times, not for training",
             *(out, describe_stride(stride), run),
         )
-    timed_files = _open_timed_files(folders, directory, FRAME_SHIFT * stride)
+    timed_files = _open_timed_files(folders, directory, transcripts.text, FRAME_SHIFT * stride)
     # Other processes get files and names: a pronouncer is read once in each.
     align = partial(align_item, pronouncer_files, options, choose_engine().name, stride)
     if mapper:
@@ -154,13 +159,27 @@ def align_run(
     return summary
 
 
-def _open_timed_files(folders: AlignmentFolders, data: DataDir, frame_shift: float) -> TimedFiles:
-    places = read_places(data.path)
-    if folders.textgrid is None:
-        return TimedFiles(folders.out, frame_shift, places)
-    seconds = read_seconds(data.path / "utt2dur") if places is None else _read_durations(data.path)
-    grids = TextGrids(folders.textgrid, frame_shift, data.utt2spk, places, seconds)
-    return TimedFiles(folders.out, frame_shift, places, grids)
+def _open_timed_files(
+    folders: AlignmentFolders, data: DataDir, text: Path | None, frame_shift: float
+) -> TimedFiles:
+    """The files of timed words; InputError where one would be replaced beside an input."""
+    out, places, grids = folders.out, read_places(data.path), None
+    if folders.textgrid:
+        alone = places is None
+        seconds = read_seconds(data.path / "utt2dur") if alone else _read_durations(data.path)
+        grids = TextGrids(folders.textgrid, frame_shift, data.utt2spk, places, seconds)
+    files = list_files(out, folders.textgrid, grids.recordings if grids else ())
+    refuse_replacing(files, _iter_inputs(data.path, text))
+    return TimedFiles(out, frame_shift, places, grids)
+
+
+def _iter_inputs(data: Path, text: Path | None) -> Iterator[Path]:
+    """Yield a data directory, the text, and the folders of the sounds; commands are not run."""
+    yield from (data, *filter(None, [text]))
+    if is_there(data / "wav.scp"):
+        with suppress(InputError):  # nothing else reads it here
+            sounds = list_archives(read_scp(data / "wav.scp", open_pipe=open_pipe).values())
+            yield from {path.parent for path in sounds}
 
 
 def _read_durations(data: Path) -> dict[str, float]:

@@ -57,6 +57,11 @@ def load_library() -> Any:
     return textgrid
 
 
+def name_textgrid(recording: str) -> str:
+    """The name of the TextGrid of a recording."""
+    return f"{recording.replace('/', '_')}.TextGrid"
+
+
 @dataclass
 class TextGrids:
     """Writer of a TextGrid of each recording.
@@ -88,12 +93,18 @@ class TextGrids:
         placed = PlacedUtterance(utt, self.speakers.get(utt, utt), place.begin, end, tiers)
         self._recordings[place.recording].append(placed)
 
+    @property
+    def recordings(self) -> list[str]:
+        """Those of all utterances whose speakers are known."""
+        utts = [utt for utt in self.speakers if self.places is None or utt in self.places]
+        return sorted({find_place(utt, self.places).recording for utt in utts})
+
     def finish(self) -> None:
         """Write the recordings of all utterances that were taken, or none of them."""
         by_name: dict[str, str] = {}
         with together(self.out):
             for recording, utterances in self._recordings.items():
-                name = f"{recording.replace('/', '_')}.TextGrid"
+                name = name_textgrid(recording)
                 if (namesake := by_name.setdefault(name, recording)) != recording:
                     raise InputError(f"{namesake} and {recording} would both be {name}; rename one")
                 ordered = sorted(utterances, key=lambda utterance: utterance.begin)

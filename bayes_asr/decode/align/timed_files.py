@@ -10,11 +10,22 @@ from typing import BinaryIO
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import writing
 from bayes_asr.decode.align.best_path import Result
-from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment, TimedResult
+from bayes_asr.decode.align.textgrid import (
+    TextGrids,
+    TimedAlignment,
+    TimedResult,
+    name_textgrid,
+)
 from bayes_asr.decode.lattices.ctm import CtmLine, Place, find_place, format_line, time_lines
 
 FILES = ("words.ctm", "phones.ctm")
 CONFIDENCES = "confidence.txt"
+
+
+def list_files(out: Path | None, textgrid: Path | None, recordings: Iterable[str]) -> list[Path]:
+    """The files of timed words and phones: CTMs and confidences in `out`, TextGrids in theirs."""
+    tables = [out / name for name in (*FILES, CONFIDENCES)] if out else []
+    return tables + [textgrid / name_textgrid(name) for name in recordings if textgrid]
 
 
 @dataclass

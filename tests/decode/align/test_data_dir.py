@@ -320,6 +320,32 @@ def test_textgrids_end_with_their_recordings(
     assert ends == dict.fromkeys(["sw1"] if files else ["sw1-A", "sw1-B"], 100.0)
 
 
+def test_annotations_beside_data_and_sounds_stay(
+    corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the work; in a folder of its own, the same command replaces what it wrote."""
+    pytest.importorskip("praatio")
+    data, field = tmp_path / "data", tmp_path / "field"
+    shutil.copytree(corpus / "data" / "dev", data)
+    field.mkdir()
+    utt, *others = read_text(data / "text")
+    scp = [f"{utt} {field / utt}.wav\n", *(f"{other} sox {other} |\n" for other in others)]
+    (data / "wav.scp").write_text("".join(scp))
+    given = ["align", str(run), f"--data={data}", f"--lang={corpus / 'dict'}"]
+    new = tmp_path / "new"
+    for annotation in (data / "phones.ctm", data / f"{utt}.TextGrid", field / f"{utt}.TextGrid"):
+        annotation.write_text("by hand")
+        folders = [f"--textgrid={annotation.parent}", f"--out={new}"]
+        assert main([*given, *folders[: 1 + (annotation.suffix == ".TextGrid")]]) == 1
+        assert f"{annotation}: " in capsys.readouterr().err
+        assert annotation.read_text() == "by hand"
+        assert not new.exists()
+        annotation.unlink()
+    assert main([*given, f"--textgrid={field}", f"--out={new}"]) == 0
+    for _ in range(2):
+        assert main([*given, f"--textgrid={new}"]) == 0
+
+
 def test_textgrids_stay_where_too_many_utterances_fail(
     corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
