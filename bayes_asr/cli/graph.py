@@ -25,7 +25,7 @@ from bayes_asr.decode.graph.lang import (
     pause_probability,
     read_silence_phones,
 )
-from bayes_asr.decode.graph.lexicon import RESERVED, Lang, Pronunciation, read_lexicon
+from bayes_asr.decode.graph.lexicon import Lang, Pronunciation, read_lexicon
 from bayes_asr.decode.graph.ngram import (
     NgramModel,
     estimate_kneser_ney,
@@ -34,6 +34,7 @@ from bayes_asr.decode.graph.ngram import (
     refuse_mute,
     write_arpa,
 )
+from bayes_asr.decode.graph.transducers import RESERVED
 from bayes_asr.decode.search.hotwords import read_hotwords
 from bayes_asr.decode.vocabulary import Pronounce, add_unigrams, add_words
 from bayes_asr.kaldi_io.context_dependency import Tree

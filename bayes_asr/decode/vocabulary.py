@@ -6,7 +6,7 @@ from dataclasses import replace
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.spelling import learn_graphemes, spell
-from bayes_asr.decode.graph.lexicon import RESERVED, Lang, Pronunciation
+from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.decode.graph.ngram import LN_10, UNSEEN_START, NgramModel
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.search.hotwords import Hotword
@@ -31,8 +31,6 @@ def add_words(
     further = [entry for entry in pronounced if (entry.word, entry.phones) not in listed]
     present = {entry.word for entry in (*lang.lexicon, *further)}
     words = dict.fromkeys(word for hotword in hotwords for word in hotword.words)
-    if reserved := [word for word in words if word in RESERVED]:
-        raise InputError(f"{reserved[0]} is reserved and no word; take it out of the hotwords")
     if lacking := [word for word in words if word not in present]:
         further += _pronounce(lang, lacking, g2p)
     known = {entry.word for entry in lang.lexicon}

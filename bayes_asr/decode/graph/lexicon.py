@@ -16,14 +16,21 @@ from bayes_asr.decode.graph.dialects import (
     describe_doubts,
     refuse_other_layouts,
 )
-from bayes_asr.decode.graph.transducers import BACKOFF, END, EPSILON, START, Arc, build_fst
+from bayes_asr.decode.graph.transducers import (
+    BACKOFF,
+    END,
+    EPSILON,
+    RESERVED,
+    START,
+    Arc,
+    build_fst,
+)
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.byte_reader import parse_real
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LOG = logging.getLogger(__name__)
-RESERVED = (EPSILON, BACKOFF, START, END)
 COMMENTS = (";;;", "##")  # of CMUdict, at the beginning of a line
 VARIANT = re.compile(r"(.+)(?:\(\d+\)|\{\d+\}|\[\d+\])", re.ASCII)
 MOST_UNKNOWN = 0.5  # of the words: more have transcripts in other units or of another spelling

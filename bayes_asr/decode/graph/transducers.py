@@ -10,6 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.openfst import Fst
 
 EPSILON, BACKOFF, START, END = "<eps>", "#0", "<s>", "</s>"  # of words.txt, beside the words
+RESERVED = (EPSILON, BACKOFF, START, END)
 NO_PHONE = -1  # of an arc of a PhoneAcceptor that reads nothing
 MOST_BACKOFFS = 30  # in a row, of an n-gram of as many words and one
 Arc = tuple[int, int, int, float, int]  # source, input label, output label, cost, next state

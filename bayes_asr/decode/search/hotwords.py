@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.decode.graph.transducers import RESERVED
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.search_graph import DecodingGraph, HotwordArcs
 from bayes_asr.kaldi_io.binary import iter_lines, split_words
@@ -37,14 +38,31 @@ class Hotword:
 
 
 def read_hotwords(path: Path) -> list[Hotword]:
-    """Read lines `WORD... [:WEIGHT] [/PHONES/]`; InputError names the line that is none."""
-    hotwords = [_parse(path, number, fields) for number, fields in iter_lines(path) if fields]
+    """Read lines `WORD... [:WEIGHT] [/PHONES/]`; InputError names the line that is none.
+
+    All lines of a phrase have the weight that one of them gives; InputError where they give two.
+    """
+    hotwords, weights = list[Hotword](), dict[tuple[str, ...], tuple[float, int]]()
+    for number, fields in iter_lines(path):
+        if not fields:
+            continue
+        hotword, weight = _parse(path, number, fields)
+        hotwords.append(hotword)
+        if weight is None:
+            continue
+        other, line = weights.setdefault(hotword.words, (weight, number))
+        if other != weight:
+            raise InputError(
+                f"{path}: {' '.join(hotword.words)} has weight {other:g} in line {line} and"
+                f" {weight:g} in line {number}; keep one of them"
+            )
     if not hotwords:
         raise InputError(f"{path}: has no word; write one a line")
-    return hotwords
+    return [replace(h, weight=weights.get(h.words, (WEIGHT, 0))[0]) for h in hotwords]
 
 
-def _parse(path: Path, number: int, fields: Sequence[str]) -> Hotword:
+def _parse(path: Path, number: int, fields: Sequence[str]) -> tuple[Hotword, float | None]:
+    """The hotword of a line, and the weight that it gives, if any."""
     place = f"{path}, line {number}"
     line = " ".join(fields)
     match = PRONUNCIATION.search(line)
@@ -54,7 +72,7 @@ def _parse(path: Path, number: int, fields: Sequence[str]) -> Hotword:
             f"{place}: write it as WORD :WEIGHT /PHONES/, and nothing behind the phones"
         )
     *words, last = split_words(line[: match.start()] if match else line) or [""]
-    weight = WEIGHT
+    weight = None
     if last.startswith(":") and len(last) > 1:
         try:
             weight = parse_real(last[1:])
@@ -68,7 +86,9 @@ def _parse(path: Path, number: int, fields: Sequence[str]) -> Hotword:
         raise InputError(f"{place}: has no word before its weight or its phones")
     if phones and len(words) > 1:
         raise InputError(f"{place}: gives phones to {len(words)} words; give each word a line")
-    return Hotword(tuple(words), weight, phones)
+    if reserved := [word for word in words if word in RESERVED]:
+        raise InputError(f"{place}: {reserved[0]} is reserved and no word; take the line out")
+    return Hotword(tuple(words), phones=phones), weight
 
 
 @dataclass

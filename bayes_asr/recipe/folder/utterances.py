@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there
-from bayes_asr.decode.graph.lexicon import RESERVED
+from bayes_asr.decode.graph.transducers import RESERVED
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import (
     read_mapping,

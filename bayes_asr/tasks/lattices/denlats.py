@@ -22,8 +22,8 @@ from bayes_asr.decode.forward.directory import StreamSource, find_streams, log_l
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_output
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
 from bayes_asr.decode.graph.lang import check_same_phones
-from bayes_asr.decode.graph.lexicon import RESERVED
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, refuse_mute
+from bayes_asr.decode.graph.transducers import RESERVED
 from bayes_asr.decode.search.archive import write_decoding
 from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, decode_all, lasts
 from bayes_asr.decode.search.graph_dir import load_decoding_graph

@@ -166,6 +166,15 @@ def test_lines_are_phrases_weights_and_phones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["bought :10\nbought /b ao t/\nx\n", "bought /b ao t/\nbought :10\nx\nbought :10\n"]
+)
+def test_lines_of_a_phrase_have_the_weight_of_one(text: str, tmp_path: Path) -> None:
+    (tmp_path / "hotwords").write_text(text)
+    weights = {(hotword.words, hotword.weight) for hotword in read_hotwords(tmp_path / "hotwords")}
+    assert weights == {(("bought",), 10.0), (("x",), 3.0)}
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "has no word"),
@@ -174,6 +183,9 @@ def test_lines_are_phrases_weights_and_phones(tmp_path: Path) -> None:
         ("a :1e9", "line 1: weight 1e+09; take -100 to 100"),
         ("a b /x/", "line 1: gives phones to 2 words"),
         ("a /x/ :2", "line 1: write it as WORD :WEIGHT /PHONES/, and nothing behind the phones"),
+        ("a b :2\na\n\na b :3", "a b has weight 2 in line 1 and 3 in line 4"),
+        ("a\nto <s>", "line 2: <s> is reserved"),
+        ("#0", "line 1: #0 is reserved"),
         ("a / /", "line 1: write it as WORD :WEIGHT /PHONES/"),
     ],
 )
