@@ -39,6 +39,16 @@ def refuse_replacing(files: Iterable[Path], inputs: Iterable[Path]) -> None:
             )
 
 
+def refuse_foreign(directory: Path, names: Iterable[str]) -> None:
+    """InputError where a folder has files of these names, none of which align wrote."""
+    foreign = [name for name in names if os.path.lexists(directory / name)]
+    if foreign:
+        raise InputError(
+            f"{directory}: holds {min(foreign)}, which bayes-asr align did not write; choose"
+            " another folder, or remove what is there"
+        )
+
+
 def refuse_other_recording(table: Path, recording: str) -> None:
     """InputError where a table of a folder for one recording is of another: none is replaced.
 

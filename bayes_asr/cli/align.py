@@ -23,6 +23,7 @@ from bayes_asr.cli.sharing import (
     list_inputs,
     sharing,
 )
+from bayes_asr.data.sound.long import LongSound
 from bayes_asr.data.sound.recordings import MAX_SKIPPED
 from bayes_asr.decode.align.data_dir import (
     DOUBTFUL,
@@ -36,8 +37,8 @@ from bayes_asr.decode.align.timed_files import list_files
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align_files import AlignedFile, align_file, read_lines
 from bayes_asr.decode.forward.directory import StreamSource
-from bayes_asr.decode.long_report import LongReport
-from bayes_asr.decode.segments import SEGMENTERS
+from bayes_asr.decode.long_report import LongReport, list_reports
+from bayes_asr.decode.segments import SEGMENTERS, choose_segmenter
 from bayes_asr.decode.speakers import recording_name
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
@@ -169,15 +170,17 @@ def _align_file(args: argparse.Namespace) -> None:
     recording = recording_name(args.file)
     if args.out:
         refuse_other_recording(args.out / "words.ctm", recording)
-    refuse_replacing(list_files(args.out, args.textgrid, [recording]), [args.file, args.text])
-    lines = read_lines(args.text)
+    lines, sound = read_lines(args.text), LongSound.open(str(args.file), args.channel)
+    files = list_files(args.out, args.textgrid, [recording])
+    if args.out and choose_segmenter(sound, args.segments) != "none":
+        files += list_reports(args.out)
+    refuse_replacing(files, [args.file, args.text])
     aligned = align_file(
         args.run,
-        args.file,
+        sound,
         lines,
         TranscriptSource(find_lang(args), args.oov, args.text),
         choose_options(args),
-        channel=args.channel,
         segmenter=args.segments,
     )
     report = aligned.parts and LongReport.of(aligned.parts, lines)

@@ -10,8 +10,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_text, together
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.directories import locate
-from bayes_asr.data.sound.audio import Channel
 from bayes_asr.data.sound.audio import load_library as load_soundfile
+from bayes_asr.data.sound.long import LongSound
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.spelling import open_pronouncer
@@ -79,12 +79,11 @@ class AlignedFile:
 
 def align_file(
     run: Path,
-    file: Path,
+    sound: LongSound,
     lines: Sequence[Sequence[str]],
     transcripts: TranscriptSource,
     options: AlignOptions,
     *,
-    channel: Channel | None = None,
     segmenter: Segmenter | None = None,
 ) -> AlignedFile:
     """Align a sound file with the lines of words that are spoken in it, by the best network of a
@@ -96,7 +95,7 @@ def align_file(
     aligned.
     """
     load_soundfile()
-    config, network = read_configuration(run), load(run)
+    config, network, file = read_configuration(run), load(run), Path(sound.name)
     words = [word for line in lines for word in line]
     pronouncer = open_pronouncer(file, config, transcripts, words)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
@@ -106,20 +105,20 @@ def align_file(
         return SilenceModel.open(network, graph, pronouncer.model)
 
     segmentation = Segmentation(front_end.compute, segmenter, "network", open_silence)
-    sound = segmentation.open(str(file), channel)
+    segmented = segmentation.take(sound)
     stride = network.model.output_stride
-    shift, seconds = FRAME_SHIFT * stride, sound.sound.seconds
+    shift, seconds = FRAME_SHIFT * stride, sound.seconds
     timing = TimingAligner(pronouncer, options, choose_engine(), stride)
-    if sound.segmenter != "none":
+    if segmented.segmenter != "none":
         search = SearchOptions.from_config(config.decode, allow_partial=True)
         aligner = LongAligner(network, pronouncer, options, search, choose_engine(), timing.align)
-        speaker = front_end.estimate(str(file), sound.sample())
-        spans = sound.find_speech(speaker)
-        parts = aligner.align(str(file), lines, spans, lambda parts: sound.read(parts, speaker))
+        speaker = front_end.estimate(sound.name, segmented.sample())
+        spans = segmented.find_speech(speaker)
+        parts = aligner.align(sound.name, lines, spans, lambda x: segmented.read(x, speaker))
         return AlignedFile(file, seconds, shift, parts.to_timed(round(seconds / shift)), parts)
-    recording = front_end.read(sound.sound)
+    recording = front_end.read(sound)
     loglikes = network(recording.features, recording.statistics).numpy()
-    timed = timing.align(str(file), words, loglikes)
+    timed = timing.align(sound.name, words, loglikes)
     return AlignedFile(file, seconds, shift, timed)
 
 

@@ -9,8 +9,19 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
 from bayes_asr.base.files import replacing
+from bayes_asr.base.places import refuse_foreign
 from bayes_asr.decode.align_long import LongAlignment
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
+
+MARK = "lines.json"  # of a folder of ours
+DATA_DIR = ("segments", "text", "wav.scp", "utt2spk", "spk2utt")
+
+
+def list_reports(out: Path) -> list[Path]:
+    """The files of a report in a folder; InputError where it has such of a data directory."""
+    if not (out / MARK).exists():
+        refuse_foreign(out, DATA_DIR)
+    return [out / name for name in (MARK, *DATA_DIR)]
 
 
 @dataclass(frozen=True)
@@ -94,7 +105,7 @@ class LongReport:
 
     def write(self, recording: str, file: Path, lines: Sequence[Sequence[str]], out: Path) -> None:
         """Write lines.json, and a data directory of the lines that are said from end to end."""
-        with replacing(out / "lines.json") as temporary:
+        with replacing(out / MARK) as temporary:
             temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
         entire = [
             (f"{recording}-{line.line:06}", line)

@@ -67,6 +67,13 @@ class SilenceModel:
         return 1 - logits.softmax(1)[:, self.pdfs].sum(1).numpy()
 
 
+def choose_segmenter(
+    sound: LongSound, segmenter: Segmenter | None, automatic: Segmenter = "network"
+) -> Segmenter:
+    """What cuts a file into segments: what the user names, or else its length says."""
+    return segmenter or (automatic if sound.seconds > LONG else "none")
+
+
 @dataclass(frozen=True)
 class Segmentation:
     """Segmentation of the files of a call; a network that detects speech is opened when needed.
@@ -99,12 +106,15 @@ class Segmentation:
 
     def open(self, name: str, channel: Channel | None) -> "SegmentedFile":
         """Open a file; InputError where it is no sound, or speech in it cannot be detected."""
-        sound = LongSound.open(name, channel)
-        segmenter = self.segmenter or (self.automatic if sound.seconds > LONG else "none")
+        return self.take(LongSound.open(name, channel))
+
+    def take(self, sound: LongSound) -> "SegmentedFile":
+        """Take an open file; InputError where speech in it cannot be detected."""
+        segmenter = choose_segmenter(sound, self.segmenter, self.automatic)
         try:
             self.prepare(segmenter)
         except InputError as error:
-            raise InputError(f"{name}: {error}") from None
+            raise InputError(f"{sound.name}: {error}") from None
         return SegmentedFile(sound, self, segmenter)
 
 

@@ -148,6 +148,28 @@ def test_results_of_another_recording_are_not_replaced(
     assert "words.ctm: of hello, not of talk; name a folder for each" in capsys.readouterr().err
 
 
+def test_data_directories_are_not_replaced_by_the_lines_of_a_long_file(
+    run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither where the sound lies there, nor elsewhere; a folder of such lines is, again."""
+    data, names = tmp_path / "data", ("segments", "text", "utt2spk", "spk2utt", "wav.scp")
+    data.mkdir()
+    shutil.copy(sound, data)
+    given = ["align", str(run), f"--text={sound.with_suffix('.txt')}", "--segments=network"]
+    for name in names:
+        (data / name).write_text("of the data")
+        for file in (sound, data / "talk.wav"):
+            assert main([*given, str(file), f"--out={data}"]) == 1
+            assert f"{data}: holds {name}, which" in capsys.readouterr().err
+        assert {path.name for path in data.iterdir()} == {"talk.wav", name}
+        assert (data / name).read_text() == "of the data"
+        (data / name).unlink()
+    out = tmp_path / "out"
+    for _ in range(2):
+        command(*given, sound, "--out", out)
+    assert {*names, "lines.json"} <= {path.name for path in out.iterdir()}
+
+
 @pytest.mark.parametrize("name", ["talk.TextGrid", "phones.ctm", "confidence.txt"])
 @pytest.mark.parametrize("input_there", ["talk.wav", "talk.txt"])
 def test_annotations_beside_sound_and_text_are_not_replaced(

@@ -16,7 +16,7 @@ from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.files import is_there, real_path, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.places import refuse_replacing
+from bayes_asr.base.places import refuse_foreign, refuse_replacing
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Mapper
@@ -262,16 +262,9 @@ def _refuse_foreign_files(out: Path) -> None:
     """Models and alignments that are not ours stay as they are."""
     # align.json marks a folder of ours: there only ali.1.gz and the model may be replaced.
     settle(out)
-    foreign = {path.name for path in out.glob("ali.*.gz")}
-    if (out / MARK).exists():
-        foreign -= {ALIGNMENTS}
-    else:
-        foreign |= {name for name in MODEL_FILES if (out / name).exists()}
-    if foreign:
-        raise InputError(
-            f"{out}: holds {min(foreign)}, which bayes-asr align did not write; choose another"
-            " folder, or remove what is there"
-        )
+    alignments = {path.name for path in out.glob("ali.*.gz")}
+    ours = (out / MARK).exists()
+    refuse_foreign(out, alignments - {ALIGNMENTS} if ours else alignments.union(MODEL_FILES))
 
 
 def _write(
