@@ -1,12 +1,12 @@
 """Places to write to, judged before the work whose results they shall hold."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 
 
 def refuse_unwritable(
@@ -49,18 +49,17 @@ def refuse_foreign(directory: Path, names: Iterable[str]) -> None:
         )
 
 
-def refuse_other_recording(table: Path, recording: str) -> None:
-    """InputError where a table of a folder for one recording is of another: none is replaced.
+def refuse_others(table: Path, names: Container[str], what: str) -> None:
+    """InputError where a table begins lines with names that are none of `names`, those of `what`.
 
-    A table that is not there, or empty, is of none.
+    A table that is not there, or empty, has none.
     """
     with suppress(FileNotFoundError), table.open(encoding="utf-8") as file:
         # Lines of a CTM that begin with ;; are remarks.
-        names = {line.split()[0] for line in file if line.strip() and line[:2] != ";;"}
-        if names - {recording}:
+        found = {line.split()[0] for line in file if line.strip() and line[:2] != ";;"}
+        if others := sorted(name for name in found if name not in names):
             raise InputError(
-                f"{table}: of {', '.join(sorted(names))}, not of {recording}; name a folder for"
-                " each recording"
+                f"{table}: of {name_some(others)}, not of {what}; name a folder for each by --out"
             )
 
 

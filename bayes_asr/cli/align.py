@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.places import refuse_other_recording, refuse_replacing, refuse_unwritable
+from bayes_asr.base.places import refuse_others, refuse_replacing, refuse_unwritable
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (
     add_alignment_arguments,
@@ -169,7 +169,7 @@ def _align_file(args: argparse.Namespace) -> None:
         load_library()  # before the work, not after it
     recording = recording_name(args.file)
     if args.out:
-        refuse_other_recording(args.out / "words.ctm", recording)
+        refuse_others(args.out / "words.ctm", [recording], recording)
     lines, sound = read_lines(args.text), LongSound.open(str(args.file), args.channel)
     files = list_files(args.out, args.textgrid, [recording])
     if args.out and choose_segmenter(sound, args.segments) != "none":

@@ -21,7 +21,7 @@ from bayes_asr.cli.arguments import channel, processes, refuse_useless
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.data.sound.audio import be_silent, bring_to_rate
 from bayes_asr.data.sound.long import LongSound
-from bayes_asr.decode.align.pronunciation import score_run
+from bayes_asr.decode.align.pronunciation import check_place, score_run
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align.utterance_scorer import ScoredUtterance
 from bayes_asr.decode.align_files import read_lines
@@ -69,9 +69,9 @@ def run(args: argparse.Namespace) -> None:
     """Write gop.txt, gop.json, features.{ark,scp} and pronunciation.html; print the lowest."""
     if (args.file is not None) + (args.data is not None) + (args.on is not None) != 1:
         raise InputError("give the utterances: --on SET or --data DIR, or FILE with --text TEXT")
-    scored, find_sounds = _score_file(args) if args.file else _score_set(args)
     name = args.on or (args.file and recording_name(args.file)) or real_path(args.data).name
     out = args.out or args.run / f"pronunciation_{name}"
+    scored, find_sounds = _score_file(args, out) if args.file else _score_set(args, out)
     described = [utterance.describe() for utterance in scored]
     with together(out):
         write_lines(_list_phones(scored), out / "gop.txt")
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{out}: {number}, mean goodness {mean:.2f}; the lowest: {names}")
 
 
-def _score_set(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSounds]:
+def _score_set(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtterance], FindSounds]:
     """Score a set of the run or a data directory; find sounds in the folder that has them."""
     if args.channel is not None:
         raise InputError("--channel goes with FILE")
@@ -99,7 +99,7 @@ def _score_set(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSou
     pipes = open_pipe if args.allow_pipes else None
     source = StreamSource(args.data, streams, on, args.max_skipped, pipes)
     transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
-    scored = list(score_run(args.run, source, transcripts, choose_options(args), args.nj or 1))
+    scored = list(score_run(args.run, source, transcripts, choose_options(args), out, args.nj or 1))
     if not scored:
         raise InputError(f"{args.data or args.on}: has no utterances to score")
     sound = args.sound
@@ -108,11 +108,12 @@ def _score_set(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSou
     return scored, partial(iter_sounds, sound) if sound else lambda _: ()
 
 
-def _score_file(args: argparse.Namespace) -> tuple[list[ScoredUtterance], FindSounds]:
+def _score_file(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtterance], FindSounds]:
     """Score a file with its text; its sound is at hand."""
     refuse_useless(args, "FILE, which is one", OF_SETS)
     if args.text is None:
         raise InputError(f"{args.file}: give its words, --text FILE")
+    check_place(out, [recording_name(args.file)], args.file, args.text)
     words = [word for line in read_lines(args.text) for word in line]
     sound = LongSound.open(str(args.file), args.channel)
     transcripts = TranscriptSource(find_lang(args), args.oov, args.text)

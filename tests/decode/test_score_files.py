@@ -1,6 +1,7 @@
 """bayes-asr pronunciation RUN FILE --text TEXT: as of a data directory that has this file alone."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,31 @@ def test_digital_silence_spoils_no_score(
         (scored,) = json.loads(capsys.readouterr().out)
         scores.append(scored["gop"])
     assert scores[1] == pytest.approx(scores[0], abs=0.05)
+
+
+def test_scores_of_other_utterances_are_not_replaced(
+    run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file, and a data directory, that are called as a set of the run; the set itself may be."""
+    scores = run / "pronunciation_dev"
+    command("pronunciation", run, "--on=dev")
+    file, data = tmp_path / "dev.wav", tmp_path / "dev"
+    shutil.copy(sound, file)
+    shutil.copytree(sound.parent, data)
+    before = (scores / "gop.txt").read_bytes()
+    text = f"--text={sound.with_suffix('.txt')}"
+    for which in ([str(file), text], [f"--data={data}"]):
+        assert main(["pronunciation", str(run), *which]) == 1
+        assert f"{scores / 'gop.txt'}: of s0-0, " in capsys.readouterr().err
+        assert (scores / "gop.txt").read_bytes() == before
+    command("pronunciation", run, "--on=dev")
+    shutil.rmtree(scores)
+    for which in ([str(file), text], [f"--data={data}"]):
+        annotation = (data if "--data" in which[0] else tmp_path) / "gop.json"
+        annotation.write_text("by hand")
+        assert main(["pronunciation", str(run), *which, f"--out={annotation.parent}"]) == 1
+        assert f"{annotation}: " in capsys.readouterr().err
+        assert annotation.read_text() == "by hand"
 
 
 @pytest.mark.parametrize(
