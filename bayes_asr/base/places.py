@@ -56,8 +56,8 @@ def refuse_others(table: Path, names: Container[str], what: str) -> None:
     """
     with suppress(FileNotFoundError), table.open(encoding="utf-8") as file:
         # Lines of a CTM that begin with ;; are remarks.
-        found = {line.split()[0] for line in file if line.strip() and line[:2] != ";;"}
-        if others := sorted(name for name in found if name not in names):
+        listed = {line.split()[0] for line in file if line.strip() and line[:2] != ";;"}
+        if others := sorted(name for name in listed if name not in names):
             raise InputError(
                 f"{table}: of {name_some(others)}, not of {what}; name a folder for each by --out"
             )
