@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import replacing, together
+from bayes_asr.base.files import discard, replacing, together
 from bayes_asr.base.installed import install_command
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.align.best_path import Alignment
@@ -100,7 +100,10 @@ class TextGrids:
         return sorted({find_place(utt, self.places).recording for utt in utts})
 
     def finish(self) -> None:
-        """Write the recordings of all utterances that were taken, or none of them."""
+        """Write the recordings of all utterances that were taken, or none of them.
+
+        Those of which none was taken lose what an earlier call has written.
+        """
         by_name: dict[str, str] = {}
         with together(self.out):
             for recording, utterances in self._recordings.items():
@@ -109,6 +112,8 @@ class TextGrids:
                     raise InputError(f"{namesake} and {recording} would both be {name}; rename one")
                 ordered = sorted(utterances, key=lambda utterance: utterance.begin)
                 self._write(recording, ordered, self.out / name)
+            for name in {name_textgrid(recording) for recording in self.recordings} - {*by_name}:
+                discard(self.out / name)
 
     def _seconds(self, frame: float, begin: float) -> float:
         # Rounded, so that the end of a label and the begin of the next are the same number.

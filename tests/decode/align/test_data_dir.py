@@ -346,6 +346,23 @@ def test_annotations_beside_data_and_sounds_stay(
         assert main([*given, f"--textgrid={new}"]) == 0
 
 
+def test_an_utterance_that_is_skipped_leaves_no_earlier_textgrid(
+    corpus: Path, run: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("praatio")
+    data, out = corpus / "data" / "dev", tmp_path / "out"
+    given = ["align", str(run), f"--data={data}", f"--lang={corpus / 'dict'}", f"--textgrid={out}"]
+    text = read_text(data / "text")
+    assert main(given) == 0
+    (out / "of_another.TextGrid").touch()
+    skipped = next(iter(text))
+    text[skipped] = ["nobody"]
+    write_text(text.items(), tmp_path / "text")
+    assert main([*given, f"--text={tmp_path / 'text'}", "--max-skipped=0.5"]) == 0
+    grids = {path.stem for path in out.glob("*.TextGrid")}
+    assert grids == {*text, "of_another"} - {skipped}
+
+
 def test_textgrids_stay_where_too_many_utterances_fail(
     corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
