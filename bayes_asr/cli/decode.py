@@ -30,6 +30,7 @@ from bayes_asr.decode.search.search_record import (
 from bayes_asr.kaldi_io.rxfilename import split_rspecifier
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.combination import WITHOUT_NETWORK, has_words_alone
 from bayes_asr.train.runs.configuration import read_configuration
 
 
@@ -87,6 +88,8 @@ def run(args: argparse.Namespace) -> None:
     if missing:
         raise InputError(f"give a run and --on SET, or {', '.join(missing)}")
     if args.run and not args.loglikes and not is_there(Path(filled["loglikes"])):
+        if has_words_alone(args.run):
+            raise InputError(f"{filled['loglikes']}: {WITHOUT_NETWORK}")
         forward = f"bayes-asr forward {args.run} --on {args.on}"
         raise InputError(f"{filled['loglikes']}: not there; run {forward} first")
     if args.backend != "embedded" and args.shard:

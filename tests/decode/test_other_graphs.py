@@ -72,6 +72,11 @@ def test_second_graph_is_decoded_and_scored_at_once(
         assert score.pop("decoded")["graph"] == str(copied)
         own.pop("decoded")
         assert score == own
+    capsys.readouterr()
+    sound = run.parent / "data/dev/s0-0.wav"
+    for verb in (["forward", "--on=dev"], ["decode", "--on=dev"], ["transcribe", sound]):
+        assert main([verb[0], str(tmp_path / "out"), *map(str, verb[1:])]) == 1
+        assert "no network: give the run of the network, and --graph" in capsys.readouterr().err
     command("score", run, *graph, "--set=score.metric=per", "--set=decode.lm_weights=[2]")
     (strict, _) = json.loads((tmp_path / "out" / "score_dev.json").read_text())
     assert (strict["metric"], strict["lm_weight"]) == ("per", 2.0)

@@ -36,7 +36,7 @@ from bayes_asr.nn.layer import LAYER_KEYS
 
 FORMAT = 2
 READABLE = (1, FORMAT)  # 1 is that of version 0.1
-UPGRADE = "train.runs.version_0_1:upgrade"
+UPGRADE, ABSENCE = "train.runs.version_0_1:upgrade", "train.runs.combination:explain_absence"
 BEST = "best.pt"  # the network that dev judges best
 LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
 RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
@@ -114,7 +114,7 @@ def read(path: Path) -> dict[str, Any]:
         with open_to_read(str(path)) as file:
             content = read_saved(file, os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no checkpoint; train first") from None
+        raise InputError(f"{path}: {find(ABSENCE)(path.parent)}") from None
     except Exception as error:  # many kinds for a damaged file
         _raise_if_undamaged(path, error)
         raise DamagedError(f"{path}: cannot be read as a checkpoint: {_explain(error)}") from None

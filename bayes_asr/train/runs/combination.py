@@ -11,6 +11,10 @@ from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.kaldi_io.side_files import COMBINATION, check, read_json, take
 
+WITHOUT_NETWORK = (
+    "not there; this folder has words that were decoded elsewhere, as by score --graph, and no"
+    " network: give the run of the network, and --graph"
+)
 AVERAGED = ("log-posteriors", "posteriors")  # outputs that can be averaged, the default first
 
 
@@ -87,3 +91,16 @@ def list_networks(run: Path) -> list[Path]:
     """Run directories of the networks of a run: itself, or those that it combines."""
     combination = read_combination(run)
     return list(combination.runs) if combination else [run]
+
+
+def has_words_alone(folder: Path) -> bool:
+    """Whether a folder is scored as a run, but has neither a network nor outputs of one."""
+    has_network = any(folder.glob("*.pt")) or is_there(folder / COMBINATION)
+    decoded, outputs = (any(folder.glob(f"{verb}_*")) for verb in ("decode", "forward"))
+    return decoded and not outputs and not has_network
+
+
+def explain_absence(folder: Path) -> str:
+    """Why a folder that may be a run has no checkpoint, and what to do."""
+    alone = has_words_alone(folder)
+    return WITHOUT_NETWORK if alone else "there is no checkpoint; train first"
