@@ -153,11 +153,11 @@ class Parser(argparse.ArgumentParser):
         others: list[str] = []
         lists: list[str] = []
         choices: Container[Any] = ()
-        for word in words[:end]:
+        for before, word in zip(["", *words], words[:end], strict=False):
             action = self._option_string_actions.get(word)
             if action:
                 choices = [*(action.choices or ())] if action.nargs == "+" else ()
-            elif word not in choices:
+            elif word not in choices and before not in self._option_string_actions:
                 choices = ()
             (lists if choices else others).append(word)
         return [*others, *lists, *words[end:]]

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from unicodedata import combining, normalize
 
 from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, suggest
@@ -107,11 +108,17 @@ def read_phrases(phrases: list[str], words: Path) -> dict[str, list[int]]:
             raise InputError("a phrase is empty; give a word")
         for word in phrase.split():
             if not symbols.get(word):
-                raise InputError(
-                    f"{words}: lacks {word!r}, so no lattice has it{suggest(word, symbols)}"
-                )
+                known = [each for each in symbols if symbols[each]]
+                alike = [each for each in known if _fold(each) == _fold(word)]
+                meant = f"; did you mean {alike[0]}?" if alike else suggest(word, known)
+                raise InputError(f"{words}: lacks {word!r}, so no lattice has it{meant}")
         numbers[phrase] = [symbols[word] for word in phrase.split()]
     return numbers
+
+
+def _fold(word: str) -> str:
+    """The word in small letters without accents."""
+    return "".join(c for c in normalize("NFD", word.casefold()) if not combining(c))
 
 
 def find_in_set(
