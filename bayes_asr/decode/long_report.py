@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
+from bayes_asr.base.errors import count_of
 from bayes_asr.base.files import replacing
 from bayes_asr.base.places import refuse_foreign
 from bayes_asr.decode.align_long import LongAlignment
@@ -90,15 +91,17 @@ class LongReport:
         """Lines that name what is missing on either side, and what is elsewhere."""
         words = sum(line.words for line in self.lines)
         spoken = sum(line.spoken for line in self.lines)
-        parts = [f"{spoken} of {words} words of {len(self.lines)} lines are in the sound"]
+        lines = count_of(len(self.lines), "line")
+        parts = [f"{spoken} of {count_of(words, 'word')} of {lines} are in the sound"]
         parts += [
-            f"lines {passage.first_line} to {passage.last_line}: {len(passage.words)} words are not"
-            f" in the sound: {' '.join(passage.words)}"
+            f"{_name_lines(passage.first_line, passage.last_line)}:"
+            f" {count_of(len(passage.words), 'word is', 'words are')} not in the sound:"
+            f" {' '.join(passage.words)}"
             for passage in self.unsaid
         ]
         parts += [f"{begin:.2f} to {end:.2f} s: speech without text" for begin, end in self.extra]
         parts += [
-            f"lines {later[0]} to {later[1]} come behind lines {passage[0]} to {passage[1]}"
+            f"{_name_lines(*later)}: said behind {_name_lines(*passage)}"
             for passage, later in pairwise(self.order)
         ]
         return parts
@@ -117,6 +120,11 @@ class LongReport:
         write_text([(utt, lines[line.line - 1]) for utt, line in entire], out / "text")
         write_mapping([(recording, str(file))], out / "wav.scp")
         write_speakers({utt: recording for utt, _ in entire}, out)
+
+
+def _name_lines(first: int, last: int) -> str:
+    """A line, or lines that follow each other."""
+    return f"lines {first} to {last}" if last > first else f"line {first}"
 
 
 def _find_runs(aligned: LongAlignment) -> list[list[int]]:

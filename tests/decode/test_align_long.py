@@ -140,7 +140,9 @@ def test_passages_are_lines_that_follow_each_other() -> None:
     words = {i: TimedLabel("abcd"[i], start, start + 5, 1.0) for i, start in starts.items()}
     report = LongReport.of(LongAlignment(words, [], [(0.0, 2.0)], 0.01), [[x] for x in "abcd"])
     assert report.order == [[3, 4], [1, 1]]
-    assert "lines 1 to 1 come behind lines 3 to 4" in report.summarise()
+    said = report.summarise()
+    assert "line 1: said behind lines 3 to 4" in said
+    assert "line 2: 1 word is not in the sound: b" in said
     assert [passage.words for passage in report.unsaid] == [["b"]]
     assert report.extra == [[0.25, 2.0]]
 
