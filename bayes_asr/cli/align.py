@@ -193,8 +193,13 @@ def _align_file(args: argparse.Namespace) -> None:
         print(*map(printable, report.summarise()), sep="\n")
     else:
         _print_words(aligned)
-    confidence = aligned.timed.confidence
-    if confidence < DOUBTFUL:
+    confidence = aligned.timed.confidence  # of the words that were found
+    if report and 2 * report.spoken < report.words:
+        LOGGER.warning(
+            "%s: text and sound disagree: %d of %d words are in the sound",
+            *(args.file, report.spoken, report.words),
+        )
+    elif confidence < DOUBTFUL:
         LOGGER.warning(
             "%s: text and sound disagree: confidence below %g, it is %.2f",
             *(args.file, DOUBTFUL, confidence),

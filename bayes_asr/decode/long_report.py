@@ -87,12 +87,20 @@ class LongReport:
         extra = [[round(begin, 2), round(end, 2)] for begin, end in aligned.find_extra()]
         return cls(placed, unsaid, extra, _list_passages(placed))
 
+    @property
+    def words(self) -> int:
+        """The words of the text."""
+        return sum(line.words for line in self.lines)
+
+    @property
+    def spoken(self) -> int:
+        """Those of them that are in the recording."""
+        return sum(line.spoken for line in self.lines)
+
     def summarise(self) -> list[str]:
         """Lines that name what is missing on either side, and what is elsewhere."""
-        words = sum(line.words for line in self.lines)
-        spoken = sum(line.spoken for line in self.lines)
         lines = count_of(len(self.lines), "line")
-        parts = [f"{spoken} of {count_of(words, 'word')} of {lines} are in the sound"]
+        parts = [f"{self.spoken} of {count_of(self.words, 'word')} of {lines} are in the sound"]
         parts += [
             f"{_name_lines(passage.first_line, passage.last_line)}:"
             f" {count_of(len(passage.words), 'word is', 'words are')} not in the sound:"

@@ -137,6 +137,21 @@ def test_lines_are_kept_where_a_textgrid_cannot_be_made(
     assert files <= {path.name for path in out.iterdir()}
 
 
+@pytest.mark.parametrize("found", [1, 2])
+def test_a_long_file_of_which_few_words_are_said_is_doubted(
+    found: int, run: Path, sound: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """However sure those are that are found."""
+    words = {k: TimedLabel("six", 9 * k, 9 * k + 9, 1.0) for k in range(found)}
+    parts = LongAlignment(words, [], [(0.0, 0.4)], 0.01)
+    aligned = AlignedFile(sound, 0.4, 0.01, parts.to_timed(40), parts)
+    monkeypatch.setattr(align, "align_file", lambda *_args, **_options: aligned)
+    command("align", run, sound, "--text", sound.with_suffix(".txt"))
+    said = "disagree: 1 of 4 words are in the sound" in capsys.readouterr().err
+    assert said == (found == 1)
+
+
 def test_results_of_another_recording_are_not_replaced(
     run: Path, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
