@@ -200,7 +200,7 @@ def _list_subtitles(args: argparse.Namespace, file: Path) -> Iterator[tuple[Form
 
 def _write_subtitles(args: argparse.Namespace, transcript: Transcript) -> None:
     for form, path in _list_subtitles(args, Path(transcript.file)):
-        write_subtitles(make_cues(transcript.words), path, form)
+        write_subtitles(make_cues(transcript.words, transcript.seconds), path, form)
 
 
 def _write_tables(args: argparse.Namespace, transcripts: list[Transcript]) -> None:

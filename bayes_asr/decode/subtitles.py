@@ -48,9 +48,13 @@ class _Placed:
     end: float
 
 
-def make_cues(timed_words: Sequence[Timed]) -> list[Cue]:
-    """The cues of words in the order of the text; no word is left out, and no two cues overlap."""
-    words = _spread(timed_words)
+def make_cues(timed_words: Sequence[Timed], seconds: float = math.inf) -> list[Cue]:
+    """The cues of words in the order of the text; no word is left out, and no two cues overlap.
+
+    The last ends by the end of a sound of so many seconds, if its words begin before that.
+    """
+    close = seconds if all(word.start < seconds for word in timed_words) else math.inf
+    words = _spread(timed_words, close)
     # best[i]: the least cost of all cues of the words before i, and where the last of them begins.
     best: list[tuple[float, int]] = [(0.0, 0)] + [(math.inf, 0)] * len(words)
     for end in range(1, len(words) + 1):
@@ -58,7 +62,7 @@ def make_cues(timed_words: Sequence[Timed]) -> list[Cue]:
             cue = words[begin:end]
             if len(cue) > 1 and (_last(cue) - cue[0].start > LONGEST or not _wrap(cue)):
                 break  # a cue of more words does not fit either
-            behind = words[end].start if end < len(words) else math.inf
+            behind = words[end].start if end < len(words) else close
             cost = best[begin][0] + _rate(cue, behind)
             best[end] = min(best[end], (cost, begin))
     bounds = [len(words)]
@@ -66,21 +70,22 @@ def make_cues(timed_words: Sequence[Timed]) -> list[Cue]:
         bounds.append(best[bounds[-1]][1])
     spans = list(zip(bounds[:0:-1], bounds[-2::-1], strict=True))
     return [
-        _make_cue(words[begin:end], words[end].start if end < len(words) else math.inf)
+        _make_cue(words[begin:end], words[end].start if end < len(words) else close)
         for begin, end in spans
     ]
 
 
-def _spread(words: Sequence[Timed]) -> list[Timed]:
+def _spread(words: Sequence[Timed], close: float) -> list[Timed]:
     """The words, where those that begin no later than one before share the time of their tie.
 
     An attention looks at several words at once, or back; without one all words begin together.
+    close: when the sound ends.
     """
     begins = itertools.accumulate((word.start for word in words), max)
     groups = itertools.groupby(zip(begins, words, strict=True), key=lambda pair: pair[0])
     ties = [(begin, [word for _, word in group]) for begin, group in groups]
     placed: list[Timed] = []
-    for (begin, tied), (behind, _) in itertools.pairwise([*ties, (math.inf, [])]):
+    for (begin, tied), (behind, _) in itertools.pairwise([*ties, (close, [])]):
         end = min(behind, max(begin + SHORTEST, _last(tied)))
         placed += _share(tied, begin, end) if len(tied) > 1 else tied
     return placed

@@ -52,6 +52,22 @@ def test_no_word_is_lost_and_cues_keep_the_limits(parts: list[tuple[str, float, 
     assert {cue.start for cue in cues} <= {word.start for word in words}
 
 
+@given(PARTS.filter(bool), st.floats(-0.02, 2), st.booleans())
+def test_the_last_cue_ends_with_the_sound(
+    parts: list[tuple[str, float, float]], more: float, tied: bool
+) -> None:
+    """Words of an attention, which begin together, share what is left of it."""
+    words = speak(parts)
+    if tied:
+        words[-1].start = words[max(len(words) - 3, 0)].start
+    seconds = max(words[-1].end + more, words[-1].start + 0.01)
+    cues = make_cues(words, seconds)
+    assert " ".join(line for cue in cues for line in cue.lines).split() == [w.word for w in words]
+    assert all(cue.start < cue.end for cue in cues)
+    if all(word.start < seconds for word in words):
+        assert cues[-1].end <= seconds + 1e-9
+
+
 @given(st.lists(st.tuples(TEXT, st.sampled_from([0.0, 0.5, 2.0, 9.0]), st.floats(0.02, 5))))
 def test_words_of_an_attention_keep_the_order_of_the_text(
     parts: list[tuple[str, float, float]],

@@ -4,7 +4,6 @@ Tiers are `words` and `phones`, as those of the Montreal Forced Aligner; where a
 several speakers, each has a pair of tiers, `SPEAKER - words` and `SPEAKER - phones`.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,11 +122,12 @@ class TextGrids:
         return self._seconds(timed.start, begin), self._seconds(timed.end, begin), timed.label
 
     def _separate(
-        self, recording: str, utterances: Sequence[PlacedUtterance]
+        self, recording: str, utterances: Sequence[PlacedUtterance], end: float
     ) -> Iterator[dict[str, list[tuple[float, float, str]]]]:
         """Yield the labels of each utterance by tier; intervals of one tier cannot overlap.
 
-        A last frame that reaches into the next utterance ends there; InputError for more.
+        A last frame that reaches into the next utterance, or behind the end of the recording, ends
+        there; InputError for more of the first.
         """
         for earlier, later in pairwise(utterances):
             if round(earlier.end - later.begin, 6) >= self.frame_shift:
@@ -136,22 +136,24 @@ class TextGrids:
                     f" of the same speaker ends, at {earlier.end:.2f} s: a tier holds one of them;"
                     " give them different speakers in utt2spk, or leave --textgrid"
                 )
-        limits = [*(later.begin for later in utterances[1:]), math.inf]
+        limits = [*(later.begin for later in utterances[1:]), end]
         for utterance, limit in zip(utterances, limits, strict=True):
             yield {
-                tier: [(begin, min(end, limit), label) for begin, end, label in labels]
+                tier: [(begin, min(until, limit), label) for begin, until, label in labels]
                 for tier, labels in utterance.tiers.items()
             }
 
     def _write(self, recording: str, utterances: Sequence[PlacedUtterance], path: Path) -> None:
         """Write the TextGrid of a recording, its utterances in the order of their begins."""
-        end = max([self.seconds.get(recording, 0.0), *(utterance.end for utterance in utterances)])
+        last = max(utterance.end for utterance in utterances)
+        seconds = self.seconds.get(recording, last)
+        end = seconds if last - seconds < self.frame_shift else last
         grid = self.library.Textgrid(0.0, end)
         by_speaker: dict[str, list[PlacedUtterance]] = defaultdict(list)
         for utterance in utterances:
             by_speaker[utterance.speaker].append(utterance)
         for speaker, members in by_speaker.items():
-            separate = [*self._separate(recording, members)]
+            separate = [*self._separate(recording, members, end)]
             for tier in TIERS:
                 name = tier if len(by_speaker) == 1 else f"{speaker} - {tier}"
                 labels = [label for tiers in separate for label in tiers[tier]]

@@ -76,6 +76,16 @@ def test_readers_see_the_frames(
         check(tier["words"], in_seconds(timed.words, 0.0, shift))
 
 
+@pytest.mark.parametrize(("seconds", "end"), [(0.2975, 0.2975), (0.29, 0.3), (0.31, 0.31)])
+def test_a_last_frame_ends_with_the_sound(seconds: float, end: float, tmp_path: Path) -> None:
+    grids = TextGrids(tmp_path, 0.01, seconds={"u": seconds})
+    grids.add("u", make("a", "b", "c"))
+    grids.finish()
+    last, tiers = read_textgrid(tmp_path / "u.TextGrid")
+    assert last == end
+    assert tiers["words"][-1] == (0.2, min(end, 0.3), "c")
+
+
 def make(*labels: str, frames: int = 10) -> TimedAlignment:
     """Words of so many frames each, which are their own phones."""
     timed = [TimedLabel(x, i * frames, (i + 1) * frames, 0.5) for i, x in enumerate(labels)]
