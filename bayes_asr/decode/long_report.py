@@ -9,7 +9,7 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
 from bayes_asr.base.errors import count_of
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import discard, replacing, together
 from bayes_asr.base.places import refuse_foreign
 from bayes_asr.decode.align_long import LongAlignment
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
@@ -18,11 +18,23 @@ MARK = "lines.json"  # of a folder of ours
 DATA_DIR = ("segments", "text", "wav.scp", "utt2spk", "spk2utt")
 
 
-def list_reports(out: Path) -> list[Path]:
-    """The files of a report in a folder; InputError where it has such of a data directory."""
-    if not (out / MARK).exists():
+def list_report(out: Path, new: bool) -> list[Path]:
+    """The files of the report that a folder holds; InputError where a new one is to be written
+    among those of a data directory.
+    """
+    if (out / MARK).exists():
+        return [out / name for name in (MARK, *DATA_DIR)]
+    if new:
         refuse_foreign(out, DATA_DIR)
-    return [out / name for name in (MARK, *DATA_DIR)]
+    return []
+
+
+def remove_report(out: Path) -> None:
+    """Remove the report of an earlier call, where a folder holds one."""
+    if report := list_report(out, new=False):
+        with together(out):
+            for path in report:
+                discard(path)
 
 
 @dataclass(frozen=True)

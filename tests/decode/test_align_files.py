@@ -183,6 +183,13 @@ def test_data_directories_are_not_replaced_by_the_lines_of_a_long_file(
     for _ in range(2):
         command(*given, sound, "--out", out)
     assert {*names, "lines.json"} <= {path.name for path in out.iterdir()}
+    for name in ("words.ctm", "phones.ctm", "confidence.txt"):
+        (out / name).unlink()
+    for segmenter in ("none", "network"):  # the lines are what is read
+        text = [f"--text={out / 'text'}", f"--segments={segmenter}"]
+        assert main(["align", str(run), str(sound), *text, f"--out={out}"]) == 1
+    command(*given, sound, "--out", out, "--segments=none")
+    assert {path.name for path in out.iterdir()} == {"words.ctm", "phones.ctm", "confidence.txt"}
 
 
 @pytest.mark.parametrize("name", ["talk.TextGrid", "phones.ctm", "confidence.txt"])
