@@ -81,11 +81,14 @@ def test_second_graph_is_decoded_and_scored_at_once(
     (strict, _) = json.loads((tmp_path / "out" / "score_dev.json").read_text())
     assert (strict["metric"], strict["lm_weight"]) == ("per", 2.0)
     capsys.readouterr()
-    another = tmp_path / "another"
+    another, data = tmp_path / "another", tmp_path / "data"
+    data.mkdir()
+    (data / "utt2spk").touch()
     another.mkdir()
     (another / "best.pt").touch()
     for wrong, message in (
         (["--graph", copied, "--out", another], f"{another / 'best.pt'}: of a network"),
+        (["--graph", copied, "--out", data], f"{data}: is a data directory"),
         (["--graph", copied], "--graph goes with --out, and --set with both"),
         (["--set", "score.text=said"], "--graph goes with --out, and --set with both"),
         (["--graph", copied, "--out", run], "is the run; --out names another folder"),

@@ -25,11 +25,14 @@ def decode_with(
     """Decode the log-likelihoods of a run's sets with `graph` into `out`; its configuration there.
 
     settings: of that configuration, such as `score.text=words`. InputError where `out` has a
-    network, this run's or another's, or the log-likelihoods of dev are not there.
+    network, this run's or another's, or is a data directory, or the log-likelihoods of dev are not
+    there.
     """
     if real_path(out) == real_path(run):
         raise InputError(f"{out}: is the run; --out names another folder")
     refuse_trained(out)
+    if is_there(out / "utt2spk"):
+        raise InputError(f"{out}: is a data directory; --out names a folder of its own")
     second = f"data.graph={json.dumps([str(graph.absolute())])}"
     config = read_configuration(run, [*settings, second])
     model = task_of(config).locate_model()
