@@ -50,14 +50,16 @@ def refuse_foreign(directory: Path, names: Iterable[str]) -> None:
 
 
 def refuse_others(table: Path, names: Container[str], what: str) -> None:
-    """InputError where a table begins lines with names that are none of `names`, those of `what`.
+    """InputError where at least half of the names that begin lines of a table are none of `names`,
+    those of `what`.
 
-    A table that is not there, or empty, has none.
+    A set may have lost some since. A table that is not there, or empty, has none.
     """
     with suppress(FileNotFoundError), table.open(encoding="utf-8") as file:
         # Lines of a CTM that begin with ;; are remarks.
         listed = {line.split()[0] for line in file if line.strip() and line[:2] != ";;"}
-        if others := sorted(name for name in listed if name not in names):
+        others = sorted(name for name in listed if name not in names)
+        if others and 2 * len(others) >= len(listed):
             raise InputError(
                 f"{table}: of {name_some(others)}, not of {what}; name a folder for each by --out"
             )

@@ -82,7 +82,10 @@ def test_scores_of_other_utterances_are_not_replaced(
         assert main(["pronunciation", str(run), *which]) == 1
         assert f"{scores / 'gop.txt'}: of s0-0, " in capsys.readouterr().err
         assert (scores / "gop.txt").read_bytes() == before
+    with (scores / "gop.txt").open("a") as table:
+        table.write("s9-9 1 a 0.0\n")  # the set has lost it since
     command("pronunciation", run, "--on=dev")
+    assert (scores / "gop.txt").read_bytes() == before
     shutil.rmtree(scores)
     for which in ([str(file), text], [f"--data={data}"]):
         annotation = (data if "--data" in which[0] else tmp_path) / "gop.json"
