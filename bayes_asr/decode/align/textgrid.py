@@ -147,7 +147,7 @@ class TextGrids:
         """Write the TextGrid of a recording, its utterances in the order of their begins."""
         last = max(utterance.end for utterance in utterances)
         seconds = self.seconds.get(recording, last)
-        end = seconds if last - seconds < self.frame_shift else last
+        end = seconds if round(last - seconds, 6) < self.frame_shift else last
         grid = self.library.Textgrid(0.0, end)
         by_speaker: dict[str, list[PlacedUtterance]] = defaultdict(list)
         for utterance in utterances:

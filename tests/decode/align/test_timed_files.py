@@ -86,6 +86,19 @@ def test_a_last_frame_ends_with_the_sound(seconds: float, end: float, tmp_path: 
     assert tiers["words"][-1] == (0.2, min(end, 0.3), "c")
 
 
+@pytest.mark.parametrize("frames", [8, 30, 1608])
+def test_a_last_frame_has_room_where_durations_are_cut(frames: int, tmp_path: Path) -> None:
+    """A whole frame short, as utt2dur of two decimals: the label of that frame stays."""
+    spans = [TimedLabel("a", 0, frames - 1, 0.5), TimedLabel("b", frames - 1, frames, 0.5)]
+    aligned = TimedAlignment(Alignment(np.zeros(frames, np.int32), 0.0, False), spans, spans, 0.5)
+    grids = TextGrids(tmp_path, 0.01, seconds={"u": round(0.01 * frames - 0.01, 2)})
+    grids.add("u", aligned)
+    grids.finish()
+    last, tiers = read_textgrid(tmp_path / "u.TextGrid")
+    assert last == pytest.approx(0.01 * frames)
+    assert [label for *_, label in tiers["phones"]] == ["a", "b"]
+
+
 def make(*labels: str, frames: int = 10) -> TimedAlignment:
     """Words of so many frames each, which are their own phones."""
     timed = [TimedLabel(x, i * frames, (i + 1) * frames, 0.5) for i, x in enumerate(labels)]
