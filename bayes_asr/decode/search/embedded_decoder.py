@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_file
 from bayes_asr.base.kept_results import KeptResults
+from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_serially, map_utterances
 from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.lattices.mbr import sweep_mbr
@@ -149,7 +150,15 @@ def record_result(
 
 
 def read_sweep(job: DecodeJob, utt: str, lattice: CompactLattice | None) -> list[list[int]]:
-    """The words of a lattice at each point of the grid; none without a lattice."""
+    """The words of a lattice at each point of the grid; none without a lattice.
+
+    Where it is too large for least expected errors, those of its best paths.
+    """
     if lattice is None:
         return []
-    return sweep_mbr(lattice, job.grid, utt) if job.mbr else sweep_words(lattice, job.grid)
+    if job.mbr:
+        try:
+            return sweep_mbr(lattice, job.grid, utt)
+        except InputError as error:
+            LOGGER.warning("%s; it has the words of its best paths", error)
+    return sweep_words(lattice, job.grid)

@@ -383,6 +383,19 @@ def test_lack_of_memory_fails_one_utterance(graph: Path, monkeypatch: pytest.Mon
     assert read_text(graph.parent / "out" / "words.txt") == {"u": []}
 
 
+def test_a_lattice_too_large_for_least_expected_errors_has_its_best_path(
+    graph: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_unchecked({"large": loglikes(9)}, graph.parent / "loglikes.ark")
+    job = replace(job_of(graph, (2.0, 10.0)), mbr=True)
+    decode_archive(replace(job, mbr=False), graph / "best")
+    monkeypatch.setattr("bayes_asr.decode.lattices.mbr.MOST_BYTES", 1)
+    decode_archive(job, graph / "least")
+    assert "large: confidences of" in caplog.text
+    for name in ("words.lmwt2.wip0.0.txt", "words.lmwt10.wip0.0.txt", "lat.1.gz", "costs.txt"):
+        assert (graph / "least" / name).read_bytes() == (graph / "best" / name).read_bytes()
+
+
 def test_command_line(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = graph.parent / "loglikes.ark"
     write_matrices([("u", loglikes(5))], source)
