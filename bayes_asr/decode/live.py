@@ -37,8 +37,8 @@ class PartialResult:
     """The words so far of an utterance that begins at `begin` s: `settled` ones, which later sound
     cannot change, and `open` ones, which it can.
 
-    read: the first words of the end, read at its weights as soon as later sound cannot change them;
-    their confidences are those of the sound so far, and their times are rough.
+    read: the first words of the end, read at its weights as soon as later sound cannot change them
+    (none with `decode.mbr`); their confidences are of the sound so far, their times are rough.
     """
 
     begin: float
@@ -175,7 +175,12 @@ class LiveRecogniser:
         return self._recogniser.name_words(self._name, loglikes, *self._session.finish())
 
     def _read_settled(self) -> list[RecognisedWord]:
-        """The first words of the end, looked for once in LOOK seconds."""
+        """The first words of the end, looked for once in LOOK seconds.
+
+        None of least expected error, which any later sound may change.
+        """
+        if self._recogniser.mbr:
+            return []
         if self._has_grown and self._frames >= self._looked + LOOK / FRAME_SHIFT:
             words = self._recogniser.name_settled(self._name, self._session.read_pieces())
             self._words = shift_words(words, self._seconds(0))
