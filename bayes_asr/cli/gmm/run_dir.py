@@ -13,7 +13,7 @@ from bayes_asr.base.files import replacing
 from bayes_asr.base.shared_library import name_blas
 from bayes_asr.config.decoding_keys import SEARCH_KEYS
 from bayes_asr.config.merge import load
-from bayes_asr.decode.search.search_record import Record, read_record
+from bayes_asr.decode.search.search_record import MBR, Record, read_record
 from bayes_asr.evaluate.score.sweeps import find_hypotheses
 from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT
 
@@ -47,6 +47,7 @@ def list_settings(decoded: Path, record: Record) -> list[str]:
     values = {f"decode.{name}": record.get(name) for name in SEARCH_KEYS} | {
         "decode.lm_weights": sorted(set(lm_weights)),
         "decode.insertion_penalties": sorted(set(penalties)),
+        f"decode.{MBR}": record.get(MBR, False),
         "data.graph": [record.get("graph")],
     }
     return [f"{name}={json.dumps(value)}" for name, value in values.items()]

@@ -138,9 +138,8 @@ def has_other_network(a: Record, b: Record) -> bool:
 
 def describe_differences(a: Record, b: Record) -> str:
     """The differences of two records: "graph A and B, beam 13 and 10"; empty where none is."""
-    keys = [key for key in SEARCH_KEYS if a.get(key) != b.get(key)]
-    if a.get(MBR, False) != b.get(MBR, False):  # records of version 0.2 and before lack it
-        keys.append(MBR)
+    a, b = {MBR: False, **a}, {MBR: False, **b}  # records of version 0.2 and before lack it
+    keys = [key for key in (*SEARCH_KEYS, MBR) if a.get(key) != b.get(key)]
     if a.get(HOTWORDS_DIGEST) != b.get(HOTWORDS_DIGEST):
         keys.append(HOTWORDS)
     if has_other_network(a, b):
