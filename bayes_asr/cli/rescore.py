@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _find_timer(args: argparse.Namespace) -> ReadTimer:
-    """What reads the timer of the words, in each process; InputError where it cannot be read."""
+    """A reader of the timer of words, for each process; InputError where it cannot be read."""
     if not args.mbr:
         raise InputError("--model goes with --mbr, whose words it times")
     timer = partial(read_timer, args.graph, args.model)

@@ -70,7 +70,7 @@ class SilenceModel:
 def choose_segmenter(
     sound: LongSound, segmenter: Segmenter | None, automatic: Segmenter = "network"
 ) -> Segmenter:
-    """What cuts a file into segments: what the user names, or else its length says."""
+    """The cutter of a file into segments: that which the user names, or else its length says."""
     return segmenter or (automatic if sound.seconds > LONG else "none")
 
 
