@@ -23,7 +23,7 @@ def refuse_unwritable(
 
 
 def refuse_replacing(files: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """InputError where a file would be replaced in the folder of an input: it may be by hand.
+    """InputError where files would be replaced in the folder of an input: they may be by hand.
 
     inputs: files that are read, or folders of such.
     """
@@ -31,12 +31,12 @@ def refuse_replacing(files: Iterable[Path], inputs: Iterable[Path]) -> None:
     if not there:
         return
     folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in inputs}
-    for file in there:
-        if os.path.realpath(file.parent) in folders:
-            raise InputError(
-                f"{file}: lies beside what is read here, and would be replaced; remove it, or name"
-                " another folder"
-            )
+    beside = [str(file) for file in there if os.path.realpath(file.parent) in folders]
+    if beside:
+        raise InputError(
+            f"{name_some(beside)}: beside what is read here, and would be replaced; remove them,"
+            " name another folder, or give --force"
+        )
 
 
 def refuse_foreign(directory: Path, names: Iterable[str]) -> None:

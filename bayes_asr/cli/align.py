@@ -140,7 +140,7 @@ def _check_place(args: argparse.Namespace) -> None:
 
 def _align_flat(args: argparse.Namespace) -> None:
     # An even alignment needs no network: whatever a search would take is refused, not ignored.
-    useless = (*OF_A_RUN, *OF_SETS, "textgrid")
+    useless = (*OF_A_RUN, *OF_SETS, "textgrid", "force")
     refuse_useless(args, "--flat, which does not search", useless)
     transcripts = TranscriptSource(args.lang, args.oov, args.text)
     limit = MAX_SKIPPED if args.max_skipped is None else args.max_skipped
@@ -158,7 +158,7 @@ def _align_set(args: argparse.Namespace) -> None:
     with sharing(args, args.out, lambda: _list_inputs(args)) as mapper:
         transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
         options, nj = choose_options(args), args.nj or 1
-        folders = AlignmentFolders(args.out, args.textgrid)
+        folders = AlignmentFolders(args.out, args.textgrid, args.force)
         summary = align_run(args.run, folders, source, transcripts, options, nj, mapper)
         _print_summary(args, summary)
 
@@ -174,7 +174,8 @@ def _align_file(args: argparse.Namespace) -> None:
     files = list_files(args.out, args.textgrid, [recording])
     if args.out:
         files += list_report(args.out, choose_segmenter(sound, args.segments) != "none")
-    refuse_replacing(files, [args.file, args.text])
+    if not args.force:
+        refuse_replacing(files, [args.file, args.text])
     aligned = align_file(
         args.run,
         sound,

@@ -10,7 +10,7 @@ from bayes_asr.train.runs.configuration import read_configuration
 
 
 def add_alignment_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the pronunciations, and the options of the search."""
+    """Declare the pronunciations, the options of the search, and what may be replaced."""
     default = AlignOptions()
     parser.add_argument(
         "--lang", type=Path, help="lang, dict or graph folder; default: the graph of the run"
@@ -25,6 +25,9 @@ def add_alignment_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--beam", type=beam, help=f"default {default.beam:g}")
     parser.add_argument("--retry-beam", type=beam, help=f"default {default.retry_beam:g}")
+    parser.add_argument(
+        "--force", action="store_true", help="replace files that lie beside sound, text or data"
+    )
 
 
 def find_lang(args: argparse.Namespace) -> Path:

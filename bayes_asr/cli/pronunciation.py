@@ -99,7 +99,8 @@ def _score_set(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtteranc
     pipes = open_pipe if args.allow_pipes else None
     source = StreamSource(args.data, streams, on, args.max_skipped, pipes)
     transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
-    scored = list(score_run(args.run, source, transcripts, choose_options(args), out, args.nj or 1))
+    options, nj = choose_options(args), args.nj or 1
+    scored = [*score_run(args.run, source, transcripts, options, out, nj, force=args.force)]
     if not scored:
         raise InputError(f"{args.data or args.on}: has no utterances to score")
     sound = args.sound
@@ -113,7 +114,7 @@ def _score_file(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtteran
     refuse_useless(args, "FILE, which is one", OF_SETS)
     if args.text is None:
         raise InputError(f"{args.file}: give its words, --text FILE")
-    check_place(out, [recording_name(args.file)], args.file, args.text)
+    check_place(out, [recording_name(args.file)], args.file, args.text, force=args.force)
     words = [word for line in read_lines(args.text) for word in line]
     sound = LongSound.open(str(args.file), args.channel)
     transcripts = TranscriptSource(find_lang(args), args.oov, args.text)

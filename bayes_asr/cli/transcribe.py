@@ -25,7 +25,7 @@ from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.kaldi_io.text import write_lines
 
 PIECE = 0.1  # seconds of sound between two looks at the best path
-OF_FILES = ("channel", "one_speaker", "segments", "ctm", "rttm", "srt", "vtt")
+OF_FILES = ("channel", "one_speaker", "segments", "ctm", "rttm", "srt", "vtt", "force")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rttm", type=Path, metavar="OUT", help="write the segments of speech too")
     parser.add_argument("--srt", type=Path, metavar="DIR", help="write subtitles of each file")
     parser.add_argument("--vtt", type=Path, metavar="DIR", help="the same as WebVTT")
+    parser.add_argument("--force", action="store_true", help="replace such files beside the sound")
     parser.add_argument(
         "--hotwords", type=Path, metavar="FILE", help="words and phrases to prefer, one a line"
     )
@@ -104,9 +105,10 @@ def run(args: argparse.Namespace) -> None:
     if args.ctm or args.rttm or args.srt or args.vtt:
         _check_recordings(args.files)
     refuse_unwritable(vars(args), files=("ctm", "rttm"), folders=("srt", "vtt"))
-    sounds = [file for file in args.files if str(file) != STDIN]
-    subtitles = [path for file in args.files for _, path in _list_subtitles(args, file)]
-    refuse_replacing([*filter(None, (args.ctm, args.rttm)), *subtitles], sounds)
+    if not args.force:
+        sounds = [file for file in args.files if str(file) != STDIN]
+        subtitles = [path for file in args.files for _, path in _list_subtitles(args, file)]
+        refuse_replacing([*filter(None, (args.ctm, args.rttm)), *subtitles], sounds)
     # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
     options = RecogniserOptions(args.graph, weights, args.hotwords)

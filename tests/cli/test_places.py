@@ -65,6 +65,7 @@ def test_files_beside_the_sound_are_not_replaced(
 ) -> None:
     """Those of a folder of results are, by the same command."""
     (tmp_path / "sounds").mkdir()
+    (tmp_path / "sounds/a.wav").touch()
     (tmp_path / "link").symlink_to("sounds")
     suffix = Path(name).suffix[1:]
     for folder, codes in (("own", (0, 0)), ("sounds", (0, 1)), ("link", (1,))):
@@ -73,8 +74,25 @@ def test_files_beside_the_sound_are_not_replaced(
         for code in codes:
             assert main(["transcribe", str(tmp_path), *asked]) == code
         said = capsys.readouterr().err
-        assert (f"{tmp_path / folder / name}: " in said) == (1 in codes)
-    assert len(heard) == 2 * 3
+        assert (f"error: {tmp_path / folder / name}" in said) == (1 in codes)
+        assert main(["transcribe", str(tmp_path), *asked, "--force"]) == 0
+    assert len(heard) == 2 * (3 + 3)
+
+
+def test_all_files_that_lie_beside_sounds_are_named(
+    heard: list[Transcript],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.wav", "b.wav"):
+        Path(name).touch()
+    asked = ["transcribe", str(tmp_path), "a.wav", "b.wav", "--srt=."]
+    for further, code in (([], 0), ([], 1), (["--force"], 0)):
+        assert main([*asked, *further]) == code
+        said = capsys.readouterr().err
+        assert ("a.srt, b.srt: " in said) == ("--force" in said) == (code == 1)
 
 
 @pytest.mark.parametrize("option", ["--ctm", "--rttm"])

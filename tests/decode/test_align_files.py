@@ -207,6 +207,8 @@ def test_annotations_beside_sound_and_text_are_not_replaced(
     given = [str(places[0]), f"--text={places[1]}", f"--textgrid={field}"]
     assert main(["align", str(run), *given]) == 1
     assert f"{field / name}: " in capsys.readouterr().err
+    with pytest.raises(pytest.fail.Exception, match="aligned"):
+        main(["align", str(run), *given, "--force"])
 
 
 def test_praatio_is_missed_before_anything_is_aligned(

@@ -93,6 +93,8 @@ def test_scores_of_other_utterances_are_not_replaced(
         assert main(["pronunciation", str(run), *which, f"--out={annotation.parent}"]) == 1
         assert f"{annotation}: " in capsys.readouterr().err
         assert annotation.read_text() == "by hand"
+        command("pronunciation", run, *which, "--out", annotation.parent, "--force")
+        assert annotation.read_text() != "by hand"
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,14 @@ class AlignSummary:
 
 @dataclass(frozen=True)
 class AlignmentFolders:
-    """The folder of alignments and CTMs, and that of TextGrids, if any."""
+    """The folder of alignments and CTMs, and that of TextGrids, if any.
+
+    force: files are replaced even beside data, sound or text.
+    """
 
     out: Path
     textgrid: Path | None = None
+    force: bool = False
 
 
 def align_run(
@@ -123,7 +127,7 @@ def align_run(
     words.ctm and phones.ctm with confidences, and confidence.txt, that of each utterance; and
     TextGrids. Utterances that cannot be aligned are counted and named, with the reason; InputError
     if they are a larger share than `source.max_skipped`, and for files to replace that no align
-    wrote, or beside data, sound or text. mapper: for shards; None for here, in `nj` processes.
+    wrote, or beside data, sound or text unless forced. mapper: for shards; None for here, in `nj`.
     """
     out = folders.out
     _refuse_foreign_files(out)
@@ -168,8 +172,9 @@ def _open_timed_files(
         alone = places is None
         seconds = read_seconds(data.path / "utt2dur") if alone else _read_durations(data.path)
         grids = TextGrids(folders.textgrid, frame_shift, data.utt2spk, places, seconds)
-    files = list_files(out, folders.textgrid, grids.recordings if grids else ())
-    refuse_replacing(files, _iter_inputs(data.path, text))
+    if not folders.force:
+        files = list_files(out, folders.textgrid, grids.recordings if grids else ())
+        refuse_replacing(files, _iter_inputs(data.path, text))
     return TimedFiles(out, frame_shift, places, grids)
 
 

@@ -37,13 +37,16 @@ FILES = ("gop.txt", "gop.json", "features.ark", "features.scp", "pronunciation.h
 ScoredResult = tuple[str, ScoredUtterance | InputError]
 
 
-def check_place(out: Path, utterances: Container[str], sound: Path, text: Path | None) -> None:
+def check_place(
+    out: Path, utterances: Container[str], sound: Path, text: Path | None, *, force: bool
+) -> None:
     """InputError where scores of other utterances would be replaced, or files beside an input.
 
-    utterances: those of `sound`, a file or a data directory.
+    utterances: those of `sound`, a file or a data directory; force: files beside it are replaced.
     """
     refuse_others(out / "gop.txt", utterances, str(sound))
-    refuse_replacing([out / name for name in FILES], [sound, *filter(None, [text])])
+    if not force:
+        refuse_replacing([out / name for name in FILES], [sound, *filter(None, [text])])
 
 
 def score_run(
@@ -53,11 +56,13 @@ def score_run(
     options: AlignOptions,
     out: Path,
     nj: int = 1,
+    *,
+    force: bool = False,
 ) -> Iterator[ScoredUtterance]:
     """Yield the utterances of a Kaldi directory, or of a set of the run, aligned and scored.
 
-    out: where they are to be written, for `check_place`. Utterances that cannot be aligned are
-    named, with the reason; InputError at the end if they are a larger share than
+    out, force: where they are to be written, for `check_place`. Utterances that cannot be aligned
+    are named, with the reason; InputError at the end if they are a larger share than
     `source.max_skipped`.
     """
     config = read_configuration(run)
@@ -66,7 +71,7 @@ def score_run(
     limit = choose_limit(run, source.max_skipped)
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
-    check_place(out, directory.utt2spk, directory.path, transcripts.text)
+    check_place(out, directory.utt2spk, directory.path, transcripts.text, force=force)
     words, files = open_transcripts(directory, transcripts, model)
     priors = tuple(network.log_priors.tolist())
     shift = FRAME_SHIFT * network.model.output_stride

@@ -341,7 +341,8 @@ def test_annotations_beside_data_and_sounds_stay(
         assert annotation.read_text() == "by hand"
         assert not new.exists()
         annotation.unlink()
-    assert main([*given, f"--textgrid={field}", f"--out={new}"]) == 0
+    for further, code in (([], 0), ([], 1), (["--force"], 0)):
+        assert main([*given, f"--textgrid={field}", f"--out={new}", *further]) == code
     for _ in range(2):
         assert main([*given, f"--textgrid={new}"]) == 0
 
