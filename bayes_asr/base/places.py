@@ -25,12 +25,13 @@ def refuse_unwritable(
 def refuse_replacing(files: Iterable[Path], inputs: Iterable[Path]) -> None:
     """InputError where files would be replaced in the folder of an input: they may be by hand.
 
-    inputs: files that are read, or folders of such.
+    inputs: files that are read, or folders of such; those that are not there count for nothing.
     """
-    there = [file for file in files if os.path.lexists(file)]
+    there = [file for file in files if os.path.isfile(file)]  # no device, no pipe
     if not there:
         return
-    folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in inputs}
+    existing = filter(os.path.exists, inputs)
+    folders = {os.path.realpath(path if path.is_dir() else path.parent) for path in existing}
     beside = [str(file) for file in there if os.path.realpath(file.parent) in folders]
     if beside:
         raise InputError(

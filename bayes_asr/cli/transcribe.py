@@ -106,9 +106,8 @@ def run(args: argparse.Namespace) -> None:
         _check_recordings(args.files)
     refuse_unwritable(vars(args), files=("ctm", "rttm"), folders=("srt", "vtt"))
     if not args.force:
-        sounds = [file for file in args.files if str(file) != STDIN]
         subtitles = [path for file in args.files for _, path in _list_subtitles(args, file)]
-        refuse_replacing([*filter(None, (args.ctm, args.rttm)), *subtitles], sounds)
+        refuse_replacing([*filter(None, (args.ctm, args.rttm)), *subtitles], args.files)
     # Without weights the run's own are taken, which dev has picked.
     weights = None if args.lmwt is None else (args.lmwt, args.wip or 0.0)
     options = RecogniserOptions(args.graph, weights, args.hotwords)

@@ -1,6 +1,7 @@
 """Places of results: refused before the work where they cannot be, and none costs another."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bayes_asr.base.places import refuse_replacing
 from bayes_asr.cli import main
 from bayes_asr.decode.recognise import RecognisedWord
 from bayes_asr.decode.transcribe import Transcript
@@ -93,6 +95,22 @@ def test_all_files_that_lie_beside_sounds_are_named(
         assert main([*asked, *further]) == code
         said = capsys.readouterr().err
         assert ("a.srt, b.srt: " in said) == ("--force" in said) == (code == 1)
+
+
+@pytest.mark.parametrize("place", ["pipe", "null"])
+def test_devices_and_pipes_are_no_files_to_keep(place: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to(os.devnull)
+    refuse_replacing([tmp_path / place], [tmp_path])
+
+
+def test_only_inputs_that_are_there_have_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard input has none."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.ctm").touch()
+    refuse_replacing([Path("a.ctm")], [Path("-"), Path("absent.wav")])
 
 
 @pytest.mark.parametrize("option", ["--ctm", "--rttm"])
