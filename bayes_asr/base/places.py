@@ -40,12 +40,12 @@ def refuse_replacing(files: Iterable[Path], inputs: Iterable[Path]) -> None:
         )
 
 
-def refuse_foreign(directory: Path, names: Iterable[str]) -> None:
-    """InputError where a folder has files of these names, none of which align wrote."""
+def refuse_foreign(directory: Path, names: Iterable[str], verb: str) -> None:
+    """InputError where a folder has files of these names, none of which `verb` wrote."""
     foreign = [name for name in names if os.path.lexists(directory / name)]
     if foreign:
         raise InputError(
-            f"{directory}: holds {min(foreign)}, which bayes-asr align did not write; choose"
+            f"{directory}: holds {min(foreign)}, which bayes-asr {verb} did not write; choose"
             " another folder, or remove what is there"
         )
 

@@ -25,7 +25,7 @@ def list_report(out: Path, new: bool) -> list[Path]:
     if (out / MARK).exists():
         return [out / name for name in (MARK, *DATA_DIR)]
     if new:
-        refuse_foreign(out, DATA_DIR)
+        refuse_foreign(out, DATA_DIR, "align")
     return []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, open_to_read, read_bytes, replacing, settle
+from bayes_asr.base.places import refuse_foreign
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.gmm.files import OUTPUTS
 from bayes_asr.kaldi_io.rxfilename import list_archives
@@ -50,11 +51,7 @@ def read_progress(directory: Path, made_of: Mapping[str, Any]) -> PhaseProgress 
     path = directory / PROGRESS_FILE
     if not is_there(path):
         foreign = [match.name for pattern in OUTPUTS for match in find_files(directory, pattern)]
-        if foreign:
-            raise InputError(
-                f"{directory}: holds {foreign[0]}, which bayes-asr gmm did not write; choose"
-                " another folder, or remove what is there"
-            )
+        refuse_foreign(directory, foreign, "gmm")
         return None
     try:
         names = {key: name for name, key in KEYS.items()}

@@ -269,7 +269,8 @@ def _refuse_foreign_files(out: Path) -> None:
     settle(out)
     alignments = {path.name for path in out.glob("ali.*.gz")}
     ours = (out / MARK).exists()
-    refuse_foreign(out, alignments - {ALIGNMENTS} if ours else alignments.union(MODEL_FILES))
+    foreign = alignments - {ALIGNMENTS} if ours else alignments.union(MODEL_FILES)
+    refuse_foreign(out, foreign, "align")
 
 
 def _write(
