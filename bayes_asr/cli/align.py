@@ -37,7 +37,7 @@ from bayes_asr.decode.align.timed_files import list_files
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align_files import AlignedFile, align_file, read_lines
 from bayes_asr.decode.forward.directory import StreamSource
-from bayes_asr.decode.long_report import LongReport, list_report, remove_report
+from bayes_asr.decode.long_report import LongReport, list_report, refuse_data_directory
 from bayes_asr.decode.segments import SEGMENTERS, choose_segmenter
 from bayes_asr.decode.speakers import recording_name
 from bayes_asr.tasks.task import task_of
@@ -173,7 +173,9 @@ def _align_file(args: argparse.Namespace) -> None:
     lines, sound = read_lines(args.text), LongSound.open(str(args.file), args.channel)
     files = list_files(args.out, args.textgrid, [recording])
     if args.out:
-        files += list_report(args.out, choose_segmenter(sound, args.segments) != "none")
+        files += list_report(args.out)
+        if choose_segmenter(sound, args.segments) != "none":
+            refuse_data_directory(args.out)
     if not args.force:
         refuse_replacing(files, [args.file, args.text])
     aligned = align_file(
@@ -187,9 +189,8 @@ def _align_file(args: argparse.Namespace) -> None:
     report = aligned.parts and LongReport.of(aligned.parts, lines)
     if report and args.out:
         report.write(recording, args.file, lines, args.out)
-    elif args.out:
-        remove_report(args.out)
-    aligned.write(args.out, args.textgrid)
+    outdated = list_report(args.out) if args.out and not report else []
+    aligned.write(args.out, args.textgrid, outdated)
     if args.json:
         print(json.dumps(aligned.describe() | (asdict(report) if report else {})))
     elif report:

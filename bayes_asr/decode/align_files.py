@@ -1,13 +1,13 @@
 """From a sound file and its text to words and phones with times and confidences."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import read_text, together
+from bayes_asr.base.files import discard, read_text, together
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.directories import locate
 from bayes_asr.data.sound.audio import load_library as load_soundfile
@@ -61,8 +61,11 @@ class AlignedFile:
             "confidence": round(timed.confidence, 4),
         }
 
-    def write(self, out: Path | None, textgrid: Path | None) -> None:
-        """Write words.ctm, phones.ctm and confidence.txt below `out`, a TextGrid in `textgrid`."""
+    def write(self, out: Path | None, textgrid: Path | None, outdated: Iterable[Path] = ()) -> None:
+        """Write words.ctm, phones.ctm and confidence.txt below `out`, a TextGrid in `textgrid`.
+
+        outdated: files of `out` that go as these come.
+        """
         name = recording_name(self.file)
         grids = None
         if textgrid:
@@ -70,6 +73,8 @@ class AlignedFile:
         if out:
             files = TimedFiles(out, self.frame_shift, None, grids)
             with together(out):
+                for path in outdated:
+                    discard(path)
                 list(files.collect([(name, self.timed)]))
         elif grids:
             grids.add(name, self.timed)

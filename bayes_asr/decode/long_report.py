@@ -9,7 +9,7 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
 from bayes_asr.base.errors import count_of
-from bayes_asr.base.files import discard, replacing, together
+from bayes_asr.base.files import replacing
 from bayes_asr.base.places import refuse_foreign
 from bayes_asr.decode.align_long import LongAlignment
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
@@ -18,23 +18,15 @@ MARK = "lines.json"  # of a folder of ours
 DATA_DIR = ("segments", "text", "wav.scp", "utt2spk", "spk2utt")
 
 
-def list_report(out: Path, new: bool) -> list[Path]:
-    """The files of the report that a folder holds; InputError where a new one is to be written
-    among those of a data directory.
-    """
-    if (out / MARK).exists():
-        return [out / name for name in (MARK, *DATA_DIR)]
-    if new:
+def list_report(out: Path) -> list[Path]:
+    """The files of the report that a folder holds, if any."""
+    return [out / name for name in (MARK, *DATA_DIR)] if (out / MARK).exists() else []
+
+
+def refuse_data_directory(out: Path) -> None:
+    """InputError where a report would be written among the files of a data directory."""
+    if not list_report(out):
         refuse_foreign(out, DATA_DIR, "align")
-    return []
-
-
-def remove_report(out: Path) -> None:
-    """Remove the report of an earlier call, where a folder holds one."""
-    if report := list_report(out, new=False):
-        with together(out):
-            for path in report:
-                discard(path)
 
 
 @dataclass(frozen=True)

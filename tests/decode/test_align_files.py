@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import align, main
+from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.align_files import AlignedFile
 from bayes_asr.decode.align_long import LongAlignment
 from bayes_asr.decode.lattices.ctm import TimedLabel
@@ -135,6 +137,21 @@ def test_lines_are_kept_where_a_textgrid_cannot_be_made(
         main(["align", str(run), str(sound), text, f"--textgrid={out}"])
     files = {"words.ctm", "phones.ctm", "lines.json", "segments", "text", "wav.scp"}
     assert files <= {path.name for path in out.iterdir()}
+
+
+def test_lines_of_an_earlier_call_stay_where_no_words_come(
+    run: Path, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise InputError("the disk is full")
+
+    monkeypatch.setattr(TimedFiles, "collect", fail)
+    lines = tmp_path / "out/lines.json"
+    lines.parent.mkdir()
+    lines.touch()
+    text = f"--text={sound.with_suffix('.txt')}"
+    assert main(["align", str(run), str(sound), text, f"--out={lines.parent}"]) == 1
+    assert lines.exists()
 
 
 @pytest.mark.parametrize("found", [1, 2])
