@@ -3,7 +3,7 @@
 import argparse
 import json
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.files import is_there, real_path, replacing, together
+from bayes_asr.base.places import refuse_others, refuse_replacing
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.alignment_arguments import (
     add_alignment_arguments,
@@ -21,7 +22,7 @@ from bayes_asr.cli.arguments import channel, processes, refuse_useless
 from bayes_asr.cli.sharing import add_set_arguments, gather_streams
 from bayes_asr.data.sound.audio import be_silent, bring_to_rate
 from bayes_asr.data.sound.long import LongSound
-from bayes_asr.decode.align.pronunciation import check_place, score_run
+from bayes_asr.decode.align.pronunciation import score_run
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align.utterance_scorer import ScoredUtterance
 from bayes_asr.decode.align_files import read_lines
@@ -33,6 +34,7 @@ from bayes_asr.evaluate.report.sounds import RATE, iter_sounds
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.text import write_lines
 
+FILES = ("gop.txt", "gop.json", "features.ark", "features.scp", "pronunciation.html")
 OF_SETS = ("nj", "stream", "max_skipped", "allow_pipes", "sound")
 
 
@@ -91,6 +93,18 @@ def run(args: argparse.Namespace) -> None:
     print(f"{out}: {number}, mean goodness {mean:.2f}; the lowest: {names}")
 
 
+def _check_place(
+    args: argparse.Namespace, out: Path, utterances: Container[str], sound: Path
+) -> None:
+    """InputError where scores of other utterances than those of `sound` would be replaced in a
+    folder that the user has not named, or files beside an input.
+    """
+    if not args.out:
+        refuse_others(out / "gop.txt", utterances, str(sound))
+    if not args.force:
+        refuse_replacing([out / name for name in FILES], [sound, *filter(None, [args.text])])
+
+
 def _score_set(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtterance], FindSounds]:
     """Score a set of the run or a data directory; find sounds in the folder that has them."""
     if args.channel is not None:
@@ -100,7 +114,8 @@ def _score_set(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtteranc
     source = StreamSource(args.data, streams, on, args.max_skipped, pipes)
     transcripts = TranscriptSource(find_lang(args), args.oov, args.text)
     options, nj = choose_options(args), args.nj or 1
-    scored = [*score_run(args.run, source, transcripts, options, out, nj, force=args.force)]
+    check_place = partial(_check_place, args, out)
+    scored = [*score_run(args.run, source, transcripts, options, check_place, nj)]
     if not scored:
         raise InputError(f"{args.data or args.on}: has no utterances to score")
     sound = args.sound
@@ -114,7 +129,7 @@ def _score_file(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtteran
     refuse_useless(args, "FILE, which is one", OF_SETS)
     if args.text is None:
         raise InputError(f"{args.file}: give its words, --text FILE")
-    check_place(out, [recording_name(args.file)], args.file, args.text, force=args.force)
+    _check_place(args, out, [recording_name(args.file)], args.file)
     words = [word for line in read_lines(args.text) for word in line]
     sound = LongSound.open(str(args.file), args.channel)
     transcripts = TranscriptSource(find_lang(args), args.oov, args.text)

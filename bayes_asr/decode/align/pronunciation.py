@@ -1,6 +1,6 @@
 """Goodness of pronunciation of a set: of its phones, words and utterances, by a run."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.places import refuse_others, refuse_replacing
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.skipped import report_skipped
@@ -33,20 +32,9 @@ from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
-FILES = ("gop.txt", "gop.json", "features.ark", "features.scp", "pronunciation.html")
 ScoredResult = tuple[str, ScoredUtterance | InputError]
-
-
-def check_place(
-    out: Path, utterances: Container[str], sound: Path, text: Path | None, *, force: bool
-) -> None:
-    """InputError where scores of other utterances would be replaced, or files beside an input.
-
-    utterances: those of `sound`, a file or a data directory; force: files beside it are replaced.
-    """
-    refuse_others(out / "gop.txt", utterances, str(sound))
-    if not force:
-        refuse_replacing([out / name for name in FILES], [sound, *filter(None, [text])])
+CheckPlace = Callable[[Container[str], Path], None]
+"""Refuses, before the work, a place that may not hold scores of these utterances of a folder."""
 
 
 def score_run(
@@ -54,16 +42,13 @@ def score_run(
     source: StreamSource,
     transcripts: TranscriptSource,
     options: AlignOptions,
-    out: Path,
+    check_place: CheckPlace,
     nj: int = 1,
-    *,
-    force: bool = False,
 ) -> Iterator[ScoredUtterance]:
     """Yield the utterances of a Kaldi directory, or of a set of the run, aligned and scored.
 
-    out, force: where they are to be written, for `check_place`. Utterances that cannot be aligned
-    are named, with the reason; InputError at the end if they are a larger share than
-    `source.max_skipped`.
+    Utterances that cannot be aligned are named, with the reason; InputError at the end if they are
+    a larger share than `source.max_skipped`.
     """
     config = read_configuration(run)
     model = task_of(config).locate_model()
@@ -71,7 +56,7 @@ def score_run(
     limit = choose_limit(run, source.max_skipped)
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
-    check_place(out, directory.utt2spk, directory.path, transcripts.text, force=force)
+    check_place(directory.utt2spk, directory.path)
     words, files = open_transcripts(directory, transcripts, model)
     priors = tuple(network.log_priors.tolist())
     shift = FRAME_SHIFT * network.model.output_stride
