@@ -184,8 +184,18 @@ def open_recogniser(
         LOGGER.warning("%s; times are rough", error)
     decoding_graph = load_decoding_graph(graph, model, None, options.hotwords)
     engine = choose_engine()
-    searched = decoding_graph, words, search, checked, engine
-    return Recogniser(network, graph, model, *searched, pronouncer, config.decode.mbr)
+    return Recogniser(
+        network,
+        graph,
+        model,
+        decoding_graph,
+        words,
+        search,
+        checked,
+        engine,
+        pronouncer,
+        mbr=config.decode.mbr,
+    )
 
 
 def locate_graph(run: Path, config: Config) -> Path:
