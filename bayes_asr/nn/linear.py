@@ -18,7 +18,7 @@ is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compili
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
 PRODUCTS = {  # the paths that have the vectors for them
-    torch.float32: ("avx2", "avx512", "avx512_bf16"),
+    torch.float32: ("avx2", "avx512", "avx512_bf16", "amx_bf16"),
     torch.bfloat16: ("avx512_bf16",),
 }
 

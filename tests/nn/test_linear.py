@@ -100,7 +100,7 @@ def test_compiled_products_are_taken_where_they_are_fast(
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
         layer(x).sum().backward()
     fast = {
-        torch.float32: ["avx2", "avx512", "avx512_bf16"],
+        torch.float32: ["avx2", "avx512", "avx512_bf16", "amx_bf16"],
         torch.bfloat16: [] if AMX else ["avx512_bf16"],
     }
     assert taken == [path] * (3 if path in fast[dtype] else 0)

@@ -2,6 +2,9 @@
 
 #include "kernels.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "../../../../base/csrc/guarded.h"
 #include "cells.h"
 #include "team.h"
@@ -15,6 +18,14 @@ struct Choice {
   bool usable;
   const Path *path;
 };
+
+#ifdef COMPILES_AMX
+// Whether Linux lets this process use tiles, which are large, so that a process has to ask.
+bool MayUseTiles() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // asm/prctl.h, asm/fpu/types.h
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
 
 // From the slowest to the fastest.
 const Choice *Choices(int *count) {
@@ -30,6 +41,12 @@ const Choice *Choices(int *count) {
       {"avx512", avx512, &kAvx512},
 #ifdef COMPILES_BF16
       {"avx512_bf16", avx512 && __builtin_cpu_supports("avx512bf16"), &kAvx512Bf16},
+#endif
+#ifdef COMPILES_AMX
+      {"amx_bf16",
+       avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("amx-bf16") &&
+           MayUseTiles(),
+       &kAmxBf16},
 #endif
   };
 #else

@@ -117,6 +117,10 @@ extern const Path kAvx2, kAvx512;
 #define COMPILES_BF16  // GCC 9 knows no such instructions
 extern const Path kAvx512Bf16;
 #endif
+#if defined __linux__ && (defined __clang__ ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define COMPILES_AMX
+extern const Path kAmxBf16;
+#endif
 #endif
 
 inline int64_t FrameOf(const Job &job, int64_t t, int64_t b, int64_t d) {

@@ -26,10 +26,12 @@ struct Source {
 template <class Store>
 class Packed {
  public:
-  Packed(const Source &source, int64_t sets) : source_(source), sets_(sets) {
+  // at_once: words that a product takes together; zeros fill up the last of them.
+  Packed(const Source &source, int64_t sets, int64_t at_once = 1) : source_(source), sets_(sets) {
     vectors_ = (static_cast<int>(source.gates) + kPair - 1) / kPair * kPair;
     panels_ = (source.units + units() - 1) / units();
-    words_ = (source.K + Store::kPerWord - 1) / Store::kPerWord;
+    const int64_t numbers = Store::kPerWord * at_once;
+    words_ = (source.K + numbers - 1) / numbers * at_once;
     data_ = Buffer<uint32_t>(sets * panels_ * vectors_ * words_ * LANES, kUnset);
   }
 
@@ -90,7 +92,7 @@ class Packed {
   void ByRows(const Units *pair, uint32_t *to) const {
     using Number = typename std::remove_reference<decltype(Row{}[0])>::type;
     constexpr int64_t kRowsAhead = 16;  // further than what the machine foresees
-    for (int64_t k = 0; k < source_.K; k += Store::kPerWord) {
+    for (int64_t k = 0; k < words_ * Store::kPerWord; k += Store::kPerWord) {
       for (int v = 0; v < kPair; ++v, to += LANES) {
         const Number *from = reinterpret_cast<const Number *>(pair[v].first) + k * source_.row;
         Row rows[Store::kPerWord] = {};
@@ -126,7 +128,7 @@ class Packed {
         __builtin_memcpy(to, &square[i], sizeof square[i]);
       }
     }
-    for (; k < source_.K; k += Store::kPerWord, to += kPair * LANES) {
+    for (; k < words_ * Store::kPerWord; k += Store::kPerWord, to += kPair * LANES) {
       Vec rows[Store::kPerWord] = {};
       for (int i = 0; i < Store::kPerWord && k + i < source_.K; ++i) {
         for (int64_t unit = 0; unit < some.count; ++unit) {

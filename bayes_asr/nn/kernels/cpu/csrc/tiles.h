@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "amx.h"
 #include "product.h"
 
 namespace {
@@ -18,14 +19,15 @@ class Tiles {
  public:
   static constexpr int64_t kAll = -1;
 
-  // Of one direction or of all.
-  Tiles(const Job &job, int64_t sets, int64_t panels, int64_t alive, int64_t direction)
+  // Of at most `height` rows, of one direction or of all.
+  Tiles(const Job &job, int64_t height, int64_t sets, int64_t panels, int64_t alive,
+        int64_t direction)
       : first_(direction == kAll ? 0 : direction),
         sets_(sets),
         step_(direction == kAll && sets == 1 ? 1 : job.D),
         panels_(panels),
         rows_(alive * job.D / step_),
-        blocks_((rows_ + kRows - 1) / kRows) {
+        blocks_((rows_ + height - 1) / height) {
     count = (direction == kAll ? sets : 1) * panels * blocks_;
   }
   Tile operator[](int64_t i) const {
@@ -52,7 +54,7 @@ struct Rows {
   Rows() = default;
   Rows(const Job &job, int64_t numbers)
       : stride((numbers + kLine - 1) / kLine * kLine),
-        words(job.B * job.D * stride / Store::kPerWord) {}
+        words((job.B + Unit<Store>::kRowsBehind) * job.D * stride / Store::kPerWord) {}
   Number *at(int64_t row) const { return reinterpret_cast<Number *>(words.get()) + row * stride; }
 
  private:
@@ -69,7 +71,7 @@ void MultiplyTile(const Job &job, const Tile &tile, const Rows<Store> &rows,
     const int64_t row = tile.step * rows.stride * sizeof(typename Store::Number);
     const Left some{reinterpret_cast<const char *>(rows.at(tile.first)), row, sizeof(uint32_t),
                     matrix.words(), static_cast<int>(live)};
-    Multiply(some, matrix, tile.set, tile.panel, sums);
+    Unit<Store>::Multiply(some, matrix, tile.set, tile.panel, sums);
   }
   for (int64_t i = live * matrix.vectors(); i < tile.count * matrix.vectors(); ++i) sums[i] = Vec{};
 }
