@@ -16,10 +16,9 @@ LARGE = 2**24  # multiplications: smaller products gain nothing
 # compiling: there what is compiled runs the reference too.
 is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-HAS_AMX = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # oneDNN is faster by it
 PRODUCTS = {  # the paths that have the vectors for them
     torch.float32: ("avx2", "avx512", "avx512_bf16", "amx_bf16"),
-    torch.bfloat16: ("avx512_bf16",),
+    torch.bfloat16: ("avx512_bf16", "amx_bf16"),
 }
 
 
@@ -126,7 +125,7 @@ def is_faster(multiplications: int, dtype: torch.dtype) -> bool:
 
 def has_product(dtype: torch.dtype) -> bool:
     """Return whether the path to run has products as fast as those of BLAS libraries."""
-    return library.path() in PRODUCTS.get(dtype, ()) and not (dtype == torch.bfloat16 and HAS_AMX())
+    return library.path() in PRODUCTS.get(dtype, ())
 
 
 def multiply(

@@ -2,11 +2,12 @@
 //
 // The right side is packed into panels, in parts of the sum that leave a panel in the cache.  A few
 // blocks of rows, which stay there too, meet all panels of a stripe before the next ones come.  A
-// left side that is stored by columns, as in a sum over frames, is packed block by block.
+// left side that is stored by columns, as in a sum over frames, or that tiles are to read, is
+// packed block by block.
 
 #pragma once
 
-#include "product.h"
+#include "unit.h"
 
 namespace {
 
@@ -24,39 +25,48 @@ class Dense {
 
   // The share of one thread; who is slower takes less of the work.
   void operator()(int thread, int threads) {
+    const typename Unit<Store>::InUse unit;
     right_.Fill(thread, threads);
     team_.Meet();
     uint32_t *packed = packed_.get() + thread * PackedWords();
     for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < Groups() * stripes_;) {
       const int64_t group = i / stripes_ * kGroup, stripe = i % stripes_;
       const int64_t behind = std::min(group + kGroup, blocks_);
-      if (ByColumns()) Pack(group, behind, packed);
+      if (Packs()) Pack(group, behind, packed);
       for (int64_t p = right_.panels() * stripe / stripes_;
            p < right_.panels() * (stripe + 1) / stripes_; ++p) {
-        for (int64_t b = group; b < behind; ++b) Block(b, p, packed + (b - group) * kRows);
+        for (int64_t b = group; b < behind; ++b) {
+          Block(b, p, packed + (b - group) * kRows * packed_row_);
+        }
       }
     }
   }
 
  private:
   using Number = typename Store::Number;
+  static constexpr bool kTiled = Unit<Store>::kTiled;
+  static constexpr int64_t kRows = Unit<Store>::kDenseRows;
   static constexpr int64_t kPart = 1728;  // words: panels of up to 216 KiB
-  static constexpr int64_t kGroup = 4 * Store::kPerWord;  // blocks, of a column three cache lines
+  // Blocks, of a column of AVX-512's or of tiles three cache lines.
+  static constexpr int64_t kGroup = kTiled ? 3 : 4 * Store::kPerWord;
   // Of the work for each thread, where there are as many panels; a left side that is stored by
   // columns is packed anew for each, so that it has fewer.
   static constexpr int64_t kShares = 16, kSharesToPack = 4;
   static constexpr int64_t kGroupRows = kGroup * kRows;
+  static constexpr int64_t kLine = 16;  // words, so that not all rows meet in one set of the cache
 
   // The part of the sum from `first` on, added to those before it.
   Dense(const Product &product, int64_t first)
       : product_(product),
         first_(first),
-        right_(SourceOf(product, first), 1),
+        right_(SourceOf(product, first), 1, Unit<Store>::kWords),
         blocks_((product.rows + kRows - 1) / kRows),
-        stripes_(std::min(right_.panels(), 1 + (ByColumns() ? kSharesToPack : kShares) *
+        stripes_(std::min(right_.panels(), 1 + (Packs() ? kSharesToPack : kShares) *
                                                    product.threads /
                                                    std::max<int64_t>(Groups(), 1))),
-        packed_(ByColumns() ? product.threads * PackedWords() : 0, kUnset),
+        packed_row_(kTiled ? right_.words() + kLine : 1),
+        packed_word_(kTiled ? 1 : kGroupRows),
+        packed_(Packs() ? product.threads * PackedWords() : 0, kUnset),
         team_(static_cast<int>(product.threads)) {}
 
   // Numbers of a part: all where sums cannot be kept in the result.
@@ -81,6 +91,7 @@ class Dense {
   }
 
   bool ByColumns() const { return product_.left_column != 1; }
+  bool Packs() const { return kTiled || ByColumns(); }
   int64_t Groups() const { return (blocks_ + kGroup - 1) / kGroup; }
   int64_t FirstOf(int64_t block) const { return product_.rows * block / blocks_; }
   const Number *LeftAt(int64_t row, int64_t k) const {
@@ -89,27 +100,58 @@ class Dense {
   }
 
   // Stores go a vector beyond the rows of a group.
-  int64_t PackedWords() const { return right_.words() * kGroupRows + LANES; }
+  int64_t PackedWords() const {
+    return kTiled ? packed_row_ * kGroupRows : right_.words() * kGroupRows + LANES;
+  }
 
-  // Words of the blocks of a group, [words, kGroup, kRows].
+  // The blocks of a group: words [words, kGroup, kRows], for tiles [kGroup, kRows, words].
   void Pack(int64_t group, int64_t behind, uint32_t *to) const {
-    constexpr int64_t kAhead = 32;
+    if constexpr (kTiled) {
+      for (int64_t b = group; b < behind; ++b, to += kRows * packed_row_) {
+        ByColumns() ? PackColumns(b, to) : PackRows(b, to);
+      }
+      return;
+    }
     for (int64_t k = 0; k < right_.K(); k += Store::kPerWord, to += kGroupRows) {
       for (int64_t b = group; b < behind; ++b) {
         for (int64_t r = 0; r < kRows; r += LANES) {
-          const int64_t row = FirstOf(b) + r;
-          typename Store::Numbers numbers[Store::kPerWord] = {};
-          for (int i = 0; i < Store::kPerWord; ++i) {
-            const Number *from = LeftAt(row, k + i);
-            __builtin_prefetch(from + kAhead * product_.left_column);
-            if (k + i < right_.K()) {
-              numbers[i] = LoadSome<typename Store::Numbers>(from, product_.rows - row);
-            }
-          }
-          StoreSome(to + (b - group) * kRows + r, Store::Joined(numbers), LANES);
+          StoreSome(to + (b - group) * kRows + r, WordOf(FirstOf(b) + r, k), LANES);
         }
       }
     }
+  }
+
+  void PackRows(int64_t block, uint32_t *to) const {
+    const int64_t filled = right_.K() * sizeof(Number), all = right_.words() * sizeof(uint32_t);
+    for (int64_t row = FirstOf(block); row < FirstOf(block + 1); ++row, to += packed_row_) {
+      std::memcpy(to, LeftAt(row, 0), filled);
+      std::memset(reinterpret_cast<char *>(to) + filled, 0, all - filled);
+    }
+  }
+
+  void PackColumns(int64_t block, uint32_t *to) const {
+    for (int64_t word = 0; word < right_.words(); word += LANES) {
+      for (int64_t r = 0; r < kRows; r += LANES) {
+        Word square[LANES];
+        for (int i = 0; i < LANES; ++i) {
+          square[i] = WordOf(FirstOf(block) + r, (word + i) * Store::kPerWord);
+        }
+        Transpose(square);
+        for (int i = 0; i < LANES; ++i) StoreSome(to + (r + i) * packed_row_ + word, square[i], LANES);
+      }
+    }
+  }
+
+  // The word of number k of a vector of rows; what lies outside is zeros.
+  INLINE Word WordOf(int64_t row, int64_t k) const {
+    constexpr int64_t kAhead = 32;
+    typename Store::Numbers numbers[Store::kPerWord] = {};
+    for (int i = 0; i < Store::kPerWord && k + i < right_.K(); ++i) {
+      const Number *from = LeftAt(row, k + i);
+      __builtin_prefetch(from + kAhead * product_.left_column);
+      numbers[i] = LoadSome<typename Store::Numbers>(from, product_.rows - row);
+    }
+    return Store::Joined(numbers);
   }
 
   void Block(int64_t block, int64_t p, const uint32_t *packed) const {
@@ -117,13 +159,13 @@ class Dense {
     const int64_t row = FirstOf(block);
     const int rows = static_cast<int>(FirstOf(block + 1) - row);
     const Left left =
-        ByColumns() ? Left{reinterpret_cast<const char *>(packed), word, kGroupRows * word,
-                           right_.words(), rows}
+        Packs() ? Left{reinterpret_cast<const char *>(packed), packed_row_ * word,
+                       packed_word_ * word, right_.words(), rows}
                     : Left{reinterpret_cast<const char *>(LeftAt(row, 0)),
                            product_.left_row * static_cast<int64_t>(sizeof(Number)), word,
                            right_.K() / Store::kPerWord, rows};
     Vec sums[kRows * kPair];
-    Multiply(left, right_, 0, p, sums);
+    Unit<Store>::Multiply(left, right_, 0, p, sums);
     if (left.words < right_.words()) AddLast(left, right_.panel(0, p), sums);
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kPair; ++v) {
@@ -164,7 +206,8 @@ class Dense {
   const int64_t first_;
   Packed<Store> right_;
   const int64_t blocks_, stripes_;
-  Buffer<uint32_t> packed_;  // [threads, PackedWords()]
+  const int64_t packed_row_, packed_word_;  // words from one to the next
+  Buffer<uint32_t> packed_;                 // [threads, PackedWords()]
   std::atomic<int64_t> next_{0};
   Team team_;
 };

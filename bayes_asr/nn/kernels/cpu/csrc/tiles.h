@@ -4,8 +4,8 @@
 
 #pragma once
 
-#include "amx.h"
 #include "product.h"
+#include "unit.h"
 
 namespace {
 
@@ -54,11 +54,12 @@ struct Rows {
   Rows() = default;
   Rows(const Job &job, int64_t numbers)
       : stride((numbers + kLine - 1) / kLine * kLine),
-        words((job.B + Unit<Store>::kRowsBehind) * job.D * stride / Store::kPerWord) {}
+        words((job.B + kBehind) * job.D * stride / Store::kPerWord) {}
   Number *at(int64_t row) const { return reinterpret_cast<Number *>(words.get()) + row * stride; }
 
  private:
   static constexpr int64_t kLine = 64 / sizeof(Number);
+  static constexpr int64_t kBehind = Unit<Store>::kTiled ? Unit<Store>::kRows : 0;
 };
 
 // The products of a tile; rows from `alive` sequences on are zeros.

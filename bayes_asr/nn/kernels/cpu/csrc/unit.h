@@ -1,4 +1,4 @@
-// What multiplies the rows of a time step: vectors, or the matrix tiles of AMX.
+// What multiplies rows by a packed matrix: vectors, or the tiles of AMX.
 
 #pragma once
 
@@ -10,7 +10,8 @@ namespace {
 template <class Store>
 struct Unit {
   struct InUse {};
-  static constexpr int kRows = ::kRows, kRowsBehind = 0, kWords = 1;
+  static constexpr bool kTiled = false;
+  static constexpr int kRows = ::kRows, kDenseRows = ::kRows, kWords = 1;
   static void Multiply(const Left &left, const Packed<Store> &matrix, int64_t set, int64_t p,
                        Vec *sums) {
     ::Multiply(left, matrix, set, p, sums);
@@ -18,11 +19,12 @@ struct Unit {
 };
 
 #ifdef AMX_PRODUCTS
-// Tiles of 16 rows of 16 words.  All of them are multiplied whatever rows there are, so that those
-// behind the last one must be readable; what becomes of them is not used.
+// Tiles of 16 rows of 16 words.  All rows are multiplied, so that those behind the last one must be
+// readable; what becomes of them is not used.
 template <>
 struct Unit<Bfloat16> {
-  static constexpr int kRows = 16, kRowsBehind = kRows, kWords = 16;
+  static constexpr bool kTiled = true;
+  static constexpr int kRows = 16, kDenseRows = 32, kWords = 16;
 
   // The shapes of the tiles of a thread.  oneDNN sets its own before each of its products.
   struct InUse {
@@ -32,7 +34,7 @@ struct Unit<Bfloat16> {
         uint16_t row_bytes[16] = {};
         uint8_t rows[16] = {};
       } shapes;
-      for (int tile = 0; tile <= 4; ++tile) {
+      for (int tile = 0; tile < 8; ++tile) {
         shapes.row_bytes[tile] = kWords * sizeof(uint32_t);
         shapes.rows[tile] = kRows;
       }
@@ -45,19 +47,30 @@ struct Unit<Bfloat16> {
                        Vec *sums) {
     constexpr int64_t vector = sizeof(Vec), pair = kPair * vector;
     asm volatile("" ::: "memory");  // GCC does not know that loads of tiles read
+    const int64_t sums_row = matrix.vectors() * vector;
+    const char *above = left.first, *below = above + kRows * left.row;
     const uint32_t *panel = matrix.panel(set, p);
-    for (int v = 0; v < matrix.vectors(); v += kPair) {
+    for (int v = 0; v < matrix.vectors(); v += kPair, sums += kPair) {
       _tile_zero(0);
       _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
       for (int64_t k = 0; k < matrix.words(); k += kWords, panel += kWords * kPair * LANES) {
-        _tile_loadd(2, left.first + k * left.word, left.row);
-        _tile_loadd(3, panel, pair);
-        _tile_dpbf16ps(0, 2, 3);
-        _tile_loadd(4, panel + LANES, pair);
-        _tile_dpbf16ps(1, 2, 4);
+        _tile_loadd(6, panel, pair);
+        _tile_loadd(7, panel + LANES, pair);
+        _tile_loadd(4, above + k * left.word, left.row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if (left.rows <= kRows) continue;
+        _tile_loadd(5, below + k * left.word, left.row);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
       }
-      _tile_stored(0, sums + v, matrix.vectors() * vector);
-      _tile_stored(1, sums + v + 1, matrix.vectors() * vector);
+      _tile_stored(0, sums, sums_row);
+      _tile_stored(1, sums + 1, sums_row);
+      if (left.rows <= kRows) continue;
+      _tile_stored(2, sums + kRows * matrix.vectors(), sums_row);
+      _tile_stored(3, sums + kRows * matrix.vectors() + 1, sums_row);
     }
   }
 };
