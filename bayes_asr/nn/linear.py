@@ -11,7 +11,8 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.kernels.cpu import library
 
-LARGE = 2**24  # multiplications: smaller products gain nothing
+# Multiplications: smaller products gain nothing.
+LARGE = {torch.float32: 2**24, torch.bfloat16: 2**20}
 # Whether a network is being written down for other programs. torch 2.6 does not tell that from
 # compiling: there what is compiled runs the reference too.
 is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
@@ -118,8 +119,10 @@ def multiply_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) ->
 
 def is_faster(multiplications: int, dtype: torch.dtype) -> bool:
     """Whether there is a faster product than torch's, of that size, in factors of a type."""
-    return multiplications >= LARGE and (
-        has_product(dtype) or (HAS_ONEDNN and dtype == torch.float32)
+    return (
+        dtype in LARGE
+        and multiplications >= LARGE[dtype]
+        and (has_product(dtype) or (HAS_ONEDNN and dtype == torch.float32))
     )
 
 
