@@ -11,13 +11,12 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.kernels.cpu import library
 
-# Multiplications: smaller products gain nothing.
-LARGE = {torch.float32: 2**24, torch.bfloat16: 2**20}
+LARGE = {torch.float32: 2**24, torch.bfloat16: 2**20}  # multiplications: fewer gain nothing
 # Whether a network is being written down for other programs. torch 2.6 does not tell that from
 # compiling: there what is compiled runs the reference too.
 is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-PRODUCTS = {  # the paths that have the vectors for them
+PRODUCTS = {  # the paths that have the instructions for them
     torch.float32: ("avx2", "avx512", "avx512_bf16", "amx_bf16"),
     torch.bfloat16: ("avx512_bf16", "amx_bf16"),
 }
@@ -119,10 +118,8 @@ def multiply_onednn(a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None) ->
 
 def is_faster(multiplications: int, dtype: torch.dtype) -> bool:
     """Whether there is a faster product than torch's, of that size, in factors of a type."""
-    return (
-        dtype in LARGE
-        and multiplications >= LARGE[dtype]
-        and (has_product(dtype) or (HAS_ONEDNN and dtype == torch.float32))
+    return multiplications >= LARGE.get(dtype, 0) and (
+        has_product(dtype) or (HAS_ONEDNN and dtype == torch.float32)
     )
 
 

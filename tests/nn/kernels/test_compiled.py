@@ -195,6 +195,29 @@ def test_functions_are_exact_to_a_few_units_of_the_last_place(
     torch.testing.assert_close(slope.flatten().double(), slopes, rtol=6e-7, atol=absolute)
 
 
+@pytest.mark.parametrize("directions", DIRECTIONS)
+def test_batches_of_many_rows_in_bfloat16(directions: dict[str, bool]) -> None:
+    """More than the tiles of AMX have, of which the last one is not full."""
+    torch.manual_seed(1)
+    net = recurrent_layer(20, 67, "li-bru", **directions)
+    frames = PackedFrames((9,) * 12 + (5,) * 5 + (2, 1))
+    assert_as_scanned(net, frames, None, forward=1e-2, backward=0.02, factors=torch.bfloat16)
+
+
+@every_path
+@pytest.mark.parametrize("factors", library.STORAGES)
+def test_nan_stays_in_its_sequence(
+    path: str, factors: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(library.PATH_VARIABLE, path)
+    net, frames = recurrent_layer(3, 5, "li-bru", norm="none"), PackedFrames((4, 3, 3, 1))
+    x = torch.zeros(11, 3)
+    x[frames.sequence == 1] = torch.nan
+    with torch.autocast("cpu", enabled=factors == torch.bfloat16):
+        y = net(x, frames)
+    assert torch.equal(y.isnan().any(1), frames.sequence == 1)
+
+
 @every_path
 def test_nan_comes_out_where_it_went_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(library.PATH_VARIABLE, path)

@@ -35,7 +35,9 @@ ways = st.sampled_from(["rows", "columns", "gaps", "every other"])
 @pytest.mark.slow
 @settings(max_examples=150)
 @example(PATHS[-1:], (13, 4801, 33), (HALF, FLOAT, FLOAT), ("columns", "rows"), False)
-@example(PATHS[-2:], (50, 3000, 40), (FLOAT, FLOAT, FLOAT), ("rows", "columns"), True)
+@example(PATHS, (50, 3000, 40), (FLOAT, FLOAT, FLOAT), ("rows", "columns"), True)
+@example(PATHS, (213, 77, 70), (HALF, FLOAT, FLOAT), ("rows", "rows"), False)
+@example(PATHS, (130, 31, 70), (HALF, HALF, FLOAT), ("columns", "rows"), True)
 @example(PATHS, (7, 5003, 40), (HALF, HALF, HALF), ("gaps", "columns"), True)
 @example(PATHS, (1, 1, 1), (FLOAT, FLOAT, HALF), ("every other", "every other"), True)
 @given(
@@ -127,9 +129,11 @@ def test_wrong_matrices_are_refused(a: Tensor, b: Tensor, bias: Tensor | None, s
 
 
 @every_path
-def test_nothing_to_sum(path: str) -> None:
+@pytest.mark.parametrize("dtype", library.STORAGES)
+def test_nothing_to_sum(path: str, dtype: torch.dtype) -> None:
     bias = torch.arange(5.0)
-    y = multiply(path, torch.zeros(3, 0), torch.zeros(0, 5), bias, FLOAT)
+    y = multiply(path, torch.zeros(3, 0).to(dtype), torch.zeros(0, 5), bias, FLOAT)
     assert torch.equal(y, bias.expand(3, 5))
-    assert multiply(path, torch.zeros(0, 4), torch.zeros(4, 5), None, FLOAT).shape == (0, 5)
-    assert multiply(path, torch.zeros(3, 4), torch.zeros(4, 0), None, FLOAT).shape == (3, 0)
+    left = torch.zeros(3, 4).to(dtype)
+    assert multiply(path, left[:0], torch.zeros(4, 5), None, FLOAT).shape == (0, 5)
+    assert multiply(path, left, torch.zeros(4, 0), None, FLOAT).shape == (3, 0)

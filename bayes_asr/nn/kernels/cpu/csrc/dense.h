@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include "unit.h"
+#include "multiplier.h"
 
 namespace {
 
@@ -25,7 +25,7 @@ class Dense {
 
   // The share of one thread; who is slower takes less of the work.
   void operator()(int thread, int threads) {
-    const typename Unit<Store>::InUse unit;
+    const typename Multiplier<Store>::InUse in_use;
     right_.Fill(thread, threads);
     team_.Meet();
     uint32_t *packed = packed_.get() + thread * PackedWords();
@@ -44,28 +44,29 @@ class Dense {
 
  private:
   using Number = typename Store::Number;
-  static constexpr bool kTiled = Unit<Store>::kTiled;
-  static constexpr int64_t kRows = Unit<Store>::kDenseRows;
+  static constexpr bool kAmx = Multiplier<Store>::kAmx;
+  static constexpr int64_t kRows = Multiplier<Store>::kDenseRows;
   static constexpr int64_t kPart = 1728;  // words: panels of up to 216 KiB
   // Blocks, of a column of AVX-512's or of tiles three cache lines.
-  static constexpr int64_t kGroup = kTiled ? 3 : 4 * Store::kPerWord;
-  // Of the work for each thread, where there are as many panels; a left side that is stored by
-  // columns is packed anew for each, so that it has fewer.
+  static constexpr int64_t kGroup = kAmx ? 3 : 4 * Store::kPerWord;
+  // Of the work for each thread, where there are as many panels; a left side that is packed is so
+  // anew for each, so that it has fewer.
   static constexpr int64_t kShares = 16, kSharesToPack = 4;
   static constexpr int64_t kGroupRows = kGroup * kRows;
-  static constexpr int64_t kLine = 16;  // words, so that not all rows meet in one set of the cache
+  // Words; rows of an odd number of lines meet in many sets of the cache.
+  static constexpr int64_t kLine = 16;
 
   // The part of the sum from `first` on, added to those before it.
   Dense(const Product &product, int64_t first)
       : product_(product),
         first_(first),
-        right_(SourceOf(product, first), 1, Unit<Store>::kWords),
+        right_(SourceOf(product, first), 1, Multiplier<Store>::kWords),
         blocks_((product.rows + kRows - 1) / kRows),
         stripes_(std::min(right_.panels(), 1 + (Packs() ? kSharesToPack : kShares) *
                                                    product.threads /
                                                    std::max<int64_t>(Groups(), 1))),
-        packed_row_(kTiled ? right_.words() + kLine : 1),
-        packed_word_(kTiled ? 1 : kGroupRows),
+        packed_row_(kAmx ? (right_.words() / kLine | 1) * kLine : 1),
+        packed_word_(kAmx ? 1 : kGroupRows),
         packed_(Packs() ? product.threads * PackedWords() : 0, kUnset),
         team_(static_cast<int>(product.threads)) {}
 
@@ -91,7 +92,7 @@ class Dense {
   }
 
   bool ByColumns() const { return product_.left_column != 1; }
-  bool Packs() const { return kTiled || ByColumns(); }
+  bool Packs() const { return kAmx || ByColumns(); }
   int64_t Groups() const { return (blocks_ + kGroup - 1) / kGroup; }
   int64_t FirstOf(int64_t block) const { return product_.rows * block / blocks_; }
   const Number *LeftAt(int64_t row, int64_t k) const {
@@ -99,23 +100,27 @@ class Dense {
            (first_ + k) * product_.left_column;
   }
 
-  // Stores go a vector beyond the rows of a group.
+  // Stores of vectors go one beyond the rows of a group.
   int64_t PackedWords() const {
-    return kTiled ? packed_row_ * kGroupRows : right_.words() * kGroupRows + LANES;
+    return kAmx ? packed_row_ * kGroupRows : right_.words() * kGroupRows + LANES;
   }
 
-  // The blocks of a group: words [words, kGroup, kRows], for tiles [kGroup, kRows, words].
+  // The blocks of a group: words [words, kGroup, kRows], for AMX [kGroup, kRows, packed_row_].
   void Pack(int64_t group, int64_t behind, uint32_t *to) const {
-    if constexpr (kTiled) {
+    if constexpr (kAmx) {
       for (int64_t b = group; b < behind; ++b, to += kRows * packed_row_) {
-        ByColumns() ? PackColumns(b, to) : PackRows(b, to);
+        if (ByColumns()) {
+          PackColumns(b, to);
+        } else {
+          PackRows(b, to);
+        }
       }
-      return;
-    }
-    for (int64_t k = 0; k < right_.K(); k += Store::kPerWord, to += kGroupRows) {
-      for (int64_t b = group; b < behind; ++b) {
-        for (int64_t r = 0; r < kRows; r += LANES) {
-          StoreSome(to + (b - group) * kRows + r, WordOf(FirstOf(b) + r, k), LANES);
+    } else {
+      for (int64_t k = 0; k < right_.K(); k += Store::kPerWord, to += kGroupRows) {
+        for (int64_t b = group; b < behind; ++b) {
+          for (int64_t r = 0; r < kRows; r += LANES) {
+            StoreSome(to + (b - group) * kRows + r, WordOf(FirstOf(b) + r, k), LANES);
+          }
         }
       }
     }
@@ -130,14 +135,17 @@ class Dense {
   }
 
   void PackColumns(int64_t block, uint32_t *to) const {
+    const int64_t first = FirstOf(block);
     for (int64_t word = 0; word < right_.words(); word += LANES) {
       for (int64_t r = 0; r < kRows; r += LANES) {
         Word square[LANES];
         for (int i = 0; i < LANES; ++i) {
-          square[i] = WordOf(FirstOf(block) + r, (word + i) * Store::kPerWord);
+          square[i] = WordOf(first + r, (word + i) * Store::kPerWord);
         }
         Transpose(square);
-        for (int i = 0; i < LANES; ++i) StoreSome(to + (r + i) * packed_row_ + word, square[i], LANES);
+        for (int i = 0; i < LANES; ++i) {
+          StoreSome(to + (r + i) * packed_row_ + word, square[i], LANES);
+        }
       }
     }
   }
@@ -165,7 +173,7 @@ class Dense {
                            product_.left_row * static_cast<int64_t>(sizeof(Number)), word,
                            right_.K() / Store::kPerWord, rows};
     Vec sums[kRows * kPair];
-    Unit<Store>::Multiply(left, right_, 0, p, sums);
+    Multiplier<Store>::Multiply(left, right_, 0, p, sums);
     if (left.words < right_.words()) AddLast(left, right_.panel(0, p), sums);
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kPair; ++v) {

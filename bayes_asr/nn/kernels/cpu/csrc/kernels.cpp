@@ -2,8 +2,11 @@
 
 #include "kernels.h"
 
+#ifdef COMPILES_AMX
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
 #include "../../../../base/csrc/guarded.h"
 #include "cells.h"
@@ -20,10 +23,14 @@ struct Choice {
 };
 
 #ifdef COMPILES_AMX
-// Whether Linux lets this process use tiles, which are large, so that a process has to ask.
-bool MayUseTiles() {
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // asm/prctl.h, asm/fpu/types.h
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+// Whether the machine has tiles and Linux lets this process use them: they make what is saved for a
+// signal larger, so that a process has to ask.  Compilers have no common name for them to ask by.
+bool HasTiles() {
+  constexpr int kBfloat16Products = 1 << 22, kTiles = 1 << 24;  // of leaf 7, in edx
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;    // asm/prctl.h, asm/fpu/types.h
+  unsigned a, b, c, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kBfloat16Products) && (d & kTiles) &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #endif
 
@@ -43,10 +50,7 @@ const Choice *Choices(int *count) {
       {"avx512_bf16", avx512 && __builtin_cpu_supports("avx512bf16"), &kAvx512Bf16},
 #endif
 #ifdef COMPILES_AMX
-      {"amx_bf16",
-       avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("amx-bf16") &&
-           MayUseTiles(),
-       &kAmxBf16},
+      {"amx_bf16", avx512 && __builtin_cpu_supports("avx512bf16") && HasTiles(), &kAmxBf16},
 #endif
   };
 #else

@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr int kRows = ROWS;       // of a product, at most
+constexpr int kRows = ROWS;       // of a product of vectors, at most
 constexpr int kTile = kMaxGates;  // vectors of a panel, at most
 constexpr int kPair = 2;          // vectors that are read at a time
 
@@ -146,7 +146,7 @@ class Packed {
   Buffer<uint32_t> data_;
 };
 
-// The left side of a product: some rows, at most kRows, of whole words.
+// The left side of a product: some rows of whole words.
 struct Left {
   const char *first;
   int64_t row, word;  // bytes from one to the next

@@ -17,7 +17,7 @@ class Sweep {
 
   // The share of one thread.
   void operator()(int thread, int threads) {
-    const typename Unit<Store>::InUse unit;
+    const typename Multiplier<Store>::InUse in_use;
     first_.Fill(thread, threads);
     if (last_) last_->Fill(thread, threads);
     Member member{thread, threads, false};
@@ -41,11 +41,11 @@ class Sweep {
       : job_(job),
         width_((job.H + LANES - 1) / LANES * LANES),
         fed_{{job, first.K}, {job, first.K}},
-        first_(first, job.sets, Unit<Store>::kWords),
+        first_(first, job.sets, Multiplier<Store>::kWords),
         places_(job.threads * job.B * job.D),
         team_(static_cast<int>(job.threads)) {
     if (kUnits[job.unit].resets) {
-      last_ = std::make_unique<Packed<Store>>(last, job.sets, Unit<Store>::kWords);
+      last_ = std::make_unique<Packed<Store>>(last, job.sets, Multiplier<Store>::kWords);
       inner_ = Rows<Store>(job, last.K);
     }
   }
@@ -69,10 +69,10 @@ class Sweep {
     const bool apart = member.threads == job_.D && AliveAt(t) >= kAliveApart;
     if (!apart || !member.apart) team_.Meet();
     member.apart = apart;
-    const Tiles tiles(job_, Unit<Store>::kRows, matrix.sets(), matrix.panels(), AliveAt(t),
+    const Tiles tiles(job_, Multiplier<Store>::kRows, matrix.sets(), matrix.panels(), AliveAt(t),
                       apart ? member.thread : Tiles::kAll);
     const int64_t part = apart ? 0 : member.thread, parts = apart ? 1 : member.threads;
-    Vec sums[Unit<Store>::kRows * kTile];
+    Vec sums[Multiplier<Store>::kRows * kTile];
     for (int64_t i = tiles.count * part / parts; i < tiles.count * (part + 1) / parts; ++i) {
       const Tile tile = tiles[i];
       Prefetch(places, tile, tile.panel * matrix.units(), matrix.units());

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "product.h"
-#include "unit.h"
+#include "multiplier.h"
 
 namespace {
 
@@ -59,7 +59,8 @@ struct Rows {
 
  private:
   static constexpr int64_t kLine = 64 / sizeof(Number);
-  static constexpr int64_t kBehind = Unit<Store>::kTiled ? Unit<Store>::kRows : 0;
+  // Sequences behind the last one that tiles read; rows may be those of every other direction.
+  static constexpr int64_t kBehind = Multiplier<Store>::kAmx ? Multiplier<Store>::kRows : 0;
 };
 
 // The products of a tile; rows from `alive` sequences on are zeros.
@@ -72,7 +73,7 @@ void MultiplyTile(const Job &job, const Tile &tile, const Rows<Store> &rows,
     const int64_t row = tile.step * rows.stride * sizeof(typename Store::Number);
     const Left some{reinterpret_cast<const char *>(rows.at(tile.first)), row, sizeof(uint32_t),
                     matrix.words(), static_cast<int>(live)};
-    Unit<Store>::Multiply(some, matrix, tile.set, tile.panel, sums);
+    Multiplier<Store>::Multiply(some, matrix, tile.set, tile.panel, sums);
   }
   for (int64_t i = live * matrix.vectors(); i < tile.count * matrix.vectors(); ++i) sums[i] = Vec{};
 }

@@ -8,9 +8,9 @@ namespace {
 
 // Vectors, which need nothing.
 template <class Store>
-struct Unit {
+struct Multiplier {
   struct InUse {};
-  static constexpr bool kTiled = false;
+  static constexpr bool kAmx = false;
   static constexpr int kRows = ::kRows, kDenseRows = ::kRows, kWords = 1;
   static void Multiply(const Left &left, const Packed<Store> &matrix, int64_t set, int64_t p,
                        Vec *sums) {
@@ -19,26 +19,24 @@ struct Unit {
 };
 
 #ifdef AMX_PRODUCTS
-// Tiles of 16 rows of 16 words.  All rows are multiplied, so that those behind the last one must be
-// readable; what becomes of them is not used.
+// Tiles of 16 rows of 16 words; up to 16 or 32 rows are multiplied as one or two of them, whole.
+// So rows behind the last one must be readable, and `sums` has room for theirs, which nobody reads.
+// The words that fill up a row must be zeros: others may be NaN, which zeros of the matrix keep.
 template <>
-struct Unit<Bfloat16> {
-  static constexpr bool kTiled = true;
+struct Multiplier<Bfloat16> {
+  static constexpr bool kAmx = true;
   static constexpr int kRows = 16, kDenseRows = 32, kWords = 16;
 
   // The shapes of the tiles of a thread.  oneDNN sets its own before each of its products.
   struct InUse {
     InUse() {
-      struct {
+      // Constant, since GCC takes the first 8 bytes alone for what is read.
+      static constexpr struct {
         uint8_t palette = 1, start = 0, reserved[14] = {};
-        uint16_t row_bytes[16] = {};
-        uint8_t rows[16] = {};
-      } shapes;
-      for (int tile = 0; tile < 8; ++tile) {
-        shapes.row_bytes[tile] = kWords * sizeof(uint32_t);
-        shapes.rows[tile] = kRows;
-      }
-      _tile_loadconfig(&shapes);
+        uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+        uint8_t rows[16] = {kRows, kRows, kRows, kRows, kRows, kRows, kRows, kRows};
+      } kShapes;
+      _tile_loadconfig(&kShapes);
     }
     ~InUse() { _tile_release(); }
   };
