@@ -50,7 +50,6 @@ class ComplementBRU(LogProbability):
     """
 
     states = 2
-    fusible = False
 
     def __init__(self, units: int, sets: int, *, dropped_candidate: str = "zero") -> None:
         super().__init__(units, sets, dropped_candidate=dropped_candidate)
@@ -128,7 +127,6 @@ class OwnGateLiBRU(LogProbability):
 
     gates = 2
     states = 2
-    fusible = False
 
     def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
         """Return the state after a frame."""

@@ -50,6 +50,14 @@ class Cell(nn.Module):
         super().__init__()
         self.gate_size = units
 
+    def __init_subclass__(cls) -> None:
+        """Forget what base classes know of an equation that a class replaces."""
+        super().__init_subclass__()
+        if "forward" in vars(cls) and "partials" not in vars(cls):
+            cls.partials = Cell.partials  # type: ignore[method-assign]
+        if "step" in vars(cls):
+            cls.fusible = False
+
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
         raise NotImplementedError

@@ -113,7 +113,6 @@ class BlockLSTM(Cell):
     """
 
     states = 2
-    fusible = False
 
     def __init__(
         self, units: int, sets: int, *, cells_per_block: int, peepholes: bool = False
@@ -192,7 +191,6 @@ class TorchGRU(Cell):
     """
 
     gates = 3
-    fusible = False
 
     def __init__(self, units: int, sets: int) -> None:
         super().__init__(units, sets)
@@ -230,7 +228,6 @@ class MinimalGRU(MGU):
     """
 
     kernel: ClassVar = "minimal-gru"
-    partials = Cell.partials
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""

@@ -53,6 +53,12 @@ class MarkovChain(Cell):
 
     recurrent = False
 
+    def __init_subclass__(cls) -> None:
+        """Forget the matrix of an equation that a class replaces."""
+        super().__init_subclass__()
+        if "forward" in vars(cls) and "matrix" not in vars(cls):
+            cls.matrix = MarkovChain.matrix  # type: ignore[method-assign]
+
     def read(self, a: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return the logits of p_1 and p_2, and the evidence with dropout [n, D, H]."""
         raise NotImplementedError

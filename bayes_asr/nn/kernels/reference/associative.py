@@ -25,11 +25,12 @@ Compose = Callable[[Tensor, Tensor], Tensor]
 
 
 def supports(cell: Cell, weights: Tensor) -> bool:
-    """Whether it computes a cell with such weights: a Markov chain, away from a CPU.
+    """Whether it computes a cell with such weights: a chain with a matrix, away from a CPU.
 
     A CPU has nothing to gain: the loop is shorter than its products.
     """
-    return isinstance(cell, MarkovChain) and weights.device.type != "cpu"
+    has_matrix = isinstance(cell, MarkovChain) and type(cell).matrix is not MarkovChain.matrix
+    return has_matrix and weights.device.type != "cpu"
 
 
 def unroll(recurrence: Recurrence) -> Tensor:
