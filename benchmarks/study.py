@@ -10,7 +10,8 @@ rate. Every run is decoded and scored, but the table has test for the best rate 
 informative run comes first: a rate of all systems before the next one. What is complete is not
 repeated, and processes that are given the same command share the runs. Runs are
 OUT/SYSTEM/RATE/seedN: a system of two experiments, by the same name, is trained once. The table
-says what is there, and what is missing; --tests compares systems pair by pair.
+says what is there, and what is missing; --tests compares systems pair by pair. --set may not
+change what sets the systems apart, and runs of other settings are refused.
 """
 
 import argparse
@@ -32,11 +33,14 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import replacing
 from bayes_asr.base.lock import in_use
 from bayes_asr.cli import main as run_verb
+from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config, differences
 from bayes_asr.config.systems import read_systems
 from bayes_asr.evaluate.score.pair_comparisons import compare_pairs, read_side
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.kaldi_io.side_files import read_history
-from bayes_asr.train.runs import state
+from bayes_asr.train.runs import checkpoint, state
+from bayes_asr.train.runs import record as training_record
 
 RATES = (6.4e-5, 1.6e-4, 4e-4, 1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2)
 MIDDLE = 4
@@ -103,13 +107,13 @@ def list_missing(out: Path, systems: Iterable[str], seeds: int) -> list[Run]:
     return [run for _, run in sorted(missing, key=lambda entry: entry[0])]
 
 
-def complete(path: Path, configs: Sequence[str], settings: Sequence[str]) -> None:
+def complete(path: Path, configs: Iterable[Path], settings: Iterable[str]) -> None:
     """Train a run, or go on with it, and score it; SystemExit where a step fails.
 
     Log-likelihoods, a hundred times its network, are not kept. A run that diverges is complete.
     """
     words = [word for setting in settings for word in ("--set", setting)]
-    steps = [["train", *configs, *words, "--out", str(path)]]
+    steps = [["train", *map(str, configs), *words, "--out", str(path)]]
     parts = itertools.product(("forward", "decode"), ("dev", "test"))
     steps += [[verb, str(path), "--on", part] for verb, part in parts]
     for step in [*steps, ["score", str(path)]]:
@@ -124,8 +128,47 @@ def complete(path: Path, configs: Sequence[str], settings: Sequence[str]) -> Non
         temporary.write_text(json.dumps(measure_calibration(path)) + "\n")
 
 
+def check_settings(configs: Mapping[str, Config], settings: Iterable[str]) -> None:
+    """Refuse settings that would make systems alike; `configs` have none of them yet."""
+    (first, one), *others = configs.items()
+    for system, other in others:
+        apart = differences(one, other)
+        for key in (setting.partition("=")[0] for setting in settings):
+            if key in apart:
+                raise InputError(
+                    f"--set {key}: {first} has {apart[key][0]} and {system} {apart[key][1]};"
+                    " change it in the experiment"
+                )
+
+
+def check_runs(args: argparse.Namespace, systems: Iterable[str]) -> None:
+    """Refuse to go on with runs that were trained with other settings."""
+    for system, rate, seed in itertools.product(systems, range(len(RATES)), range(args.seeds)):
+        run = Run(system, rate, seed + 1)
+        if checkpoint.has_begun(run.path(args.out)):
+            training_record.check_same_configuration(configure(run, args), run.path(args.out))
+
+
+def configure(run: Run, args: argparse.Namespace) -> Config:
+    """The configuration of a run."""
+    config = load(list_configs(run.system, args), list_settings(run, args))
+    return training_record.make_paths_absolute(config)
+
+
+def list_configs(system: str, args: argparse.Namespace) -> list[Path]:
+    """The files of a system."""
+    return [*args.train, Path(f"{args.experiment}#{system}")]
+
+
+def list_settings(run: Run, args: argparse.Namespace) -> list[str]:
+    """What is set above the files of a run."""
+    return [*args.set, f"train.learning_rate={RATES[run.rate]:g}", f"seed={run.seed}"]
+
+
 def work(args: argparse.Namespace, systems: Sequence[str]) -> None:
     """Complete what is missing, until the time is up."""
+    check_settings({s: load(list_configs(s, args)) for s in systems}, args.set)
+    check_runs(args, systems)
     end = time.monotonic() + 60 * args.minutes
     while time.monotonic() < end and (missing := list_missing(args.out, systems, args.seeds)):
         if not any(attempt(run, args, systems) for run in missing):
@@ -142,8 +185,7 @@ def attempt(run: Run, args: argparse.Namespace, systems: Sequence[str]) -> bool:
             return False
         if dev_error(path) is not None:
             return True  # another process has completed it this instant
-        settings = [*args.set, f"train.learning_rate={RATES[run.rate]:g}", f"seed={run.seed}"]
-        complete(path, [*args.train, f"{args.experiment}#{run.system}"], settings)
+        complete(path, list_configs(run.system, args), list_settings(run, args))
     return True
 
 
@@ -195,7 +237,9 @@ def spread(rates: Sequence[float]) -> str | None:
 
 def best_path(out: Path, system: str) -> Path:
     """The folder of the seeds of a system at its best rate so far."""
-    return Run(system, best_rate(read_errors(out, system)), 1).path(out).parent
+    if not (errors := read_errors(out, system)):
+        raise InputError(f"{out / system}: no run is complete; train it first, by --train")
+    return Run(system, best_rate(errors), 1).path(out).parent
 
 
 def compare_systems(out: Path, groups: Iterable[Sequence[str]]) -> Iterator[dict[str, Any]]:
@@ -224,7 +268,9 @@ def main() -> None:
     parser.add_argument("experiment", type=Path, help="a list of systems")
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
     parser.add_argument("--seeds", type=int, default=3, help="of each system (default 3)")
-    parser.add_argument("--train", nargs="+", metavar="CONFIG", help="train on top of these files")
+    parser.add_argument(
+        "--train", type=Path, nargs="+", metavar="CONFIG", help="train on top of these files"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one key")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after these")
     parser.add_argument(
@@ -233,10 +279,13 @@ def main() -> None:
     record.add_options(parser)
     args = parser.parse_args()
     systems, _ = read_systems(args.experiment)
-    if args.train:
-        work(args, systems)
-    rows = [describe_system(args.out, system, args.seeds) for system in systems]
-    rows += compare_systems(args.out, args.tests) if args.tests else ()
+    try:
+        if args.train:
+            work(args, systems)
+        rows = [describe_system(args.out, system, args.seeds) for system in systems]
+        rows += compare_systems(args.out, args.tests) if args.tests else ()
+    except InputError as error:
+        raise SystemExit(f"study.py: {error}") from error
     print("\n".join(record.tables(rows)))
     record.save(rows, f"study-{args.experiment.stem}", args)
 

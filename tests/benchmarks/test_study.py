@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,6 +24,7 @@ import study
 from calibration import measure_calibration
 
 SYSTEMS = ("a", "b", "c")
+PAIR = "systems: {gru: units/gru.yaml, lstm: units/lstm.yaml}\n"
 LOWEST = {"a": study.MIDDLE, "b": 0, "c": len(study.RATES) - 2}
 
 
@@ -91,12 +93,14 @@ def test_runs_are_completed_once_and_the_rest_is_missing(
     monkeypatch.setattr(study, "run_verb", run_verb)
     monkeypatch.setattr(study, "measure_calibration", lambda _: {"calibration error": 3.0})
     monkeypatch.setattr(study, "rates_of", lambda paths, part: [12.5 for _ in paths])
-    (tmp_path / "pair.yaml").write_text("systems: {gru: units/gru.yaml, lstm: units/lstm.yaml}\n")
+    (tmp_path / "pair.yaml").write_text(PAIR)
+    (tmp_path / "small.yaml").write_text("data: {dir: none}\n")
     words = ["study.py", str(tmp_path / "pair.yaml"), "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", [*words, "--train", "small.yaml", "--minutes", "1e-9"])
+    words += ["--train", str(tmp_path / "small.yaml")]
+    monkeypatch.setattr(sys, "argv", [*words, "--minutes", "1e-9"])
     study.main()
     assert verbs == []
-    monkeypatch.setattr(sys, "argv", [*words, "--train", "small.yaml", "--seeds", "2"])
+    monkeypatch.setattr(sys, "argv", [*words, "--seeds", "2"])
     study.main()
     steps = ["train", "forward", "forward", "decode", "decode", "score"]
     assert verbs == steps * 2 * 4
@@ -105,6 +109,31 @@ def test_runs_are_completed_once_and_the_rest_is_missing(
     tried = "0.001: 50.00%, 12.50; 0.0025: 25.00%, 12.50; 0.0063: 50.00%, 12.50"
     assert gru == f"| gru | {tried} | 0.0025 | 2 | 12.50 ± 0.00 | 12.50 ± 0.00 | 3.00 ± 0.00 |  |"
     assert lstm == gru.replace("gru", "lstm")
+
+
+def test_what_would_mix_settings_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    experiment, out = tmp_path / "pair.yaml", tmp_path / "out"
+    experiment.write_text("model: {layers: 1, units: 4}\n" + PAIR)
+    trained = tmp_path / "small.yaml"
+    trained.write_text(
+        f"data: {{dir: {write_corpus(tmp_path / 'corpus')}}}\ntrain: {{epochs: 1}}\n"
+    )
+    run = study.Run("gru", study.MIDDLE, 1).path(out)
+    rate = f"train.learning_rate={study.RATES[study.MIDDLE]:g}"
+    words = ["--set", rate, "--set", "seed=1", "--out", str(run)]
+    assert main(["train", str(trained), f"{experiment}#gru", *words]) == 0
+    words = ["study.py", str(experiment), "--out", str(out)]
+    for further, says in (
+        (["--train", str(trained), "--minutes", "0"], None),
+        (["--train", str(trained), "--set", "train.batch_sequences=3"], "train.batch_sequences is"),
+        (["--train", str(trained), "--set", "model.unit=rnn"], "gru has gru and lstm lstm"),
+        (["--tests", "gru", "lstm"], "no run is complete"),
+    ):
+        monkeypatch.setattr(sys, "argv", [*words, *further])
+        with nullcontext() if says is None else pytest.raises(SystemExit, match=says):
+            study.main()
 
 
 def test_calibration_is_that_of_every_other_utterance(tmp_path: Path) -> None:
