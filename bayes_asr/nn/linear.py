@@ -1,8 +1,7 @@
 """Products of many frames: on a CPU compiled for this machine, by oneDNN, or as torch has them.
 
 torch takes MKL for them in single precision, which needs twice as long on processors that it does
-not know, and oneDNN in bfloat16, which compiles code for each new number of frames
-(docs/performance.md).
+not know, and oneDNN in bfloat16, which compiles code for each new number of frames.
 """
 
 import torch

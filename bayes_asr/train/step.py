@@ -14,9 +14,11 @@ from bayes_asr.nn.speakers import set_speakers
 from bayes_asr.train.batch import Batch
 from bayes_asr.train.optimizers import Optimizers
 
+LARGEST_STATISTIC = 1e12  # larger ones are not forgotten for hundreds of batches
+
 
 class NotFiniteError(ArithmeticError):
-    """The loss or the gradient of a batch is NaN or infinite."""
+    """The loss or the gradient of a batch is not finite, or its statistics are out of bounds."""
 
 
 class Step:
@@ -44,8 +46,8 @@ class Step:
     def __call__(self, objective: Tensor) -> float:
         """Take a step down the objective; returns the gradient norm before clipping.
 
-        NotFiniteError, before any weight changes, where the objective, the norm or the running
-        statistics of the batch are not finite.
+        NotFiniteError, before any weight changes, where the objective or the norm is not finite, or
+        running statistics are beyond `LARGEST_STATISTIC`.
         """
         try:
             with self._all_reduce_gradients.overlapping():
@@ -72,14 +74,16 @@ class Step:
         return float(norm)
 
     def _check_statistics(self) -> None:
-        """NotFiniteError where running statistics are not finite, which a finite loss can hide.
+        """NotFiniteError where running statistics are out of bounds, which a finite loss can hide.
 
-        A variance that overflows makes everything it normalises 0, then and in evaluation.
+        An exploded variance makes all that it normalises 0 in evaluation until it is forgotten.
         """
         averages = {n: x for n, x in self._statistics.items() if x.is_floating_point()}
-        if averages and not torch.cat([x.flatten() for x in averages.values()]).isfinite().all():
-            name = next(name for name, x in averages.items() if not x.isfinite().all())
-            raise NotFiniteError(f"{name} is not finite")
+        numbers = torch.cat([x.flatten() for x in averages.values()] or [torch.zeros(0)])
+        if not (numbers.abs() <= LARGEST_STATISTIC).all():
+            largest = {n: float(x.abs().nan_to_num(math.inf).max()) for n, x in averages.items()}
+            name = max(largest, key=lambda n: largest[n])
+            raise NotFiniteError(f"{name} is {largest[name]:.0e}")
 
     @contextmanager
     def restoring_statistics(self) -> Iterator[None]:
@@ -102,7 +106,6 @@ def compute_outputs(
     """Logits of the heads; only training has dropout, and products in bfloat16."""
     decoder_targets = () if batch.decoder_targets is None else (batch.decoder_targets,)
     set_speakers(model, batch.speakers_B, batch.frames)
-    if not training:
-        return model(batch.streams, batch.frames, None, *decoder_targets)
-    with torch.autocast(batch.device.type, torch.bfloat16, enabled=bfloat16):
-        return model(batch.streams, batch.frames, batch.keys_B, *decoder_targets)
+    keys_B = batch.keys_B if training else None
+    with torch.autocast(batch.device.type, torch.bfloat16, enabled=training and bfloat16):
+        return model(batch.streams, batch.frames, keys_B, *decoder_targets)

@@ -90,16 +90,18 @@ def test_skipped_batch_changes_nothing(small_corpus: Path, tmp_path: Path) -> No
     assert_same(states(tmp_path / "skipped"), states(tmp_path / "without"))
 
 
+@pytest.mark.parametrize(("value", "why"), [(1e25, "e+38"), (1e15, "e+")])
 def test_batch_that_only_poisons_running_statistics_is_skipped(
-    small_corpus: Path, tmp_path: Path
+    value: float, why: str, small_corpus: Path, tmp_path: Path
 ) -> None:
     """A variance that overflows makes what it normalises 0, of which the loss is finite."""
-    with not_finite("train1-4", [1], value=1e25):
+    with not_finite("train1-4", [1], value=value):
         train(config_of(small_corpus, *OPTIONS), tmp_path)
     (skipped,) = history_of(tmp_path)[0]["skipped"]
-    assert "running_var is not finite" in skipped["why"]
+    assert "running_var is" in skipped["why"]
+    assert why in skipped["why"]
     model = checkpoint.read(tmp_path / "last.pt")["model"]
-    assert all(value.isfinite().all() for value in model.values())
+    assert all(value.abs().max() < 1e12 for value in model.values())
 
 
 @pytest.mark.slow

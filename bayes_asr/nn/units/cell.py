@@ -294,8 +294,7 @@ def find_cell(unit: str, options: Mapping[str, Any]) -> type[Cell]:
 def build_cell(unit: str, units: int, sets: int, options: Mapping[str, Any]) -> Cell:
     """Return the cell `unit` with its options, for `units` units and `sets` sets of weights."""
     cell = find_cell(unit, options)
-    # These two have chosen the class.
-    excluded = ("form", "transitions")
+    excluded = ("form", "transitions")  # which have chosen the class
     arguments = {name: value for name, value in options.items() if name not in excluded}
     if arguments.get("cells_per_block") == 1:  # each has gates of its own
         del arguments["cells_per_block"]

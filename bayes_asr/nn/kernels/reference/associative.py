@@ -25,10 +25,7 @@ Compose = Callable[[Tensor, Tensor], Tensor]
 
 
 def supports(cell: Cell, weights: Tensor) -> bool:
-    """Whether it computes a cell with such weights: a chain with a matrix, away from a CPU.
-
-    A CPU has nothing to gain: the loop is shorter than its products.
-    """
+    """Whether it computes a cell: a chain with a matrix, away from a CPU, which gains nothing."""
     has_matrix = isinstance(cell, MarkovChain) and type(cell).matrix is not MarkovChain.matrix
     return has_matrix and weights.device.type != "cpu"
 
