@@ -55,8 +55,7 @@ class Step:
             self._all_reduce_gradients()
             return self._clip_and_step(objective.item())
         finally:
-            # Gradients that outlive the step would lie among the activations of the next one and
-            # fragment the memory.
+            # Gradients that outlive the step would fragment the memory of the next activations.
             self._optimizer.zero_grad()
 
     def _clip_and_step(self, loss: float) -> float:
