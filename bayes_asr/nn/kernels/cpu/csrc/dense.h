@@ -32,7 +32,7 @@ class Dense {
     for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < Groups() * stripes_;) {
       const int64_t group = i / stripes_ * kGroup, stripe = i % stripes_;
       const int64_t behind = std::min(group + kGroup, blocks_);
-      if (Packs()) Pack(group, behind, packed);
+      if (Packs() && right_.K()) Pack(group, behind, packed);
       for (int64_t p = right_.panels() * stripe / stripes_;
            p < right_.panels() * (stripe + 1) / stripes_; ++p) {
         for (int64_t b = group; b < behind; ++b) {
