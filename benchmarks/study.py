@@ -11,7 +11,7 @@ informative run comes first: a rate of all systems before the next one. What is 
 repeated, and processes that are given the same command share the runs. Runs are
 OUT/SYSTEM/RATE/seedN: a system of two experiments, by the same name, is trained once. The table
 says what is there, and what is missing; --tests compares systems pair by pair. --set may not
-change what sets the systems apart, and runs of other settings are refused.
+change what sets the systems apart, and runs of another configuration are refused.
 """
 
 import argparse
@@ -38,12 +38,14 @@ from bayes_asr.config.schema import Config, differences
 from bayes_asr.config.systems import read_systems
 from bayes_asr.evaluate.score.pair_comparisons import compare_pairs, read_side
 from bayes_asr.evaluate.score.scores import read_scores
-from bayes_asr.kaldi_io.side_files import read_history
-from bayes_asr.train.runs import checkpoint, state
-from bayes_asr.train.runs import record as training_record
+from bayes_asr.kaldi_io.side_files import CONFIG, read_history
+from bayes_asr.train.runs import state
+from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.record import make_paths_absolute
 
 RATES = (6.4e-5, 1.6e-4, 4e-4, 1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2)
 MIDDLE = 4
+OWN = ("train.learning_rate", "seed")  # keys that differ between runs of a system
 DIVERGED = "train.max_returns"  # in what a run says that gave up because of numbers not finite
 LAST_STEP = "calibration.json"  # of a run that is complete
 REPLICATES = 10_000
@@ -131,28 +133,33 @@ def complete(path: Path, configs: Iterable[Path], settings: Iterable[str]) -> No
 def check_settings(configs: Mapping[str, Config], settings: Iterable[str]) -> None:
     """Refuse settings that would make systems alike; `configs` have none of them yet."""
     (first, one), *others = configs.items()
-    for system, other in others:
-        apart = differences(one, other)
-        for key in (setting.partition("=")[0] for setting in settings):
-            if key in apart:
-                raise InputError(
-                    f"--set {key}: {first} has {apart[key][0]} and {system} {apart[key][1]};"
-                    " change it in the experiment"
-                )
+    apart = {key: None for _, other in others for key in differences(one, other)}
+    for name in (setting.partition("=")[0] for setting in settings):
+        if name in OWN:
+            raise InputError(f"--set {name}: a study sets it for each run")
+        if found := [key for key in apart if f"{key}.".startswith(f"{name}.")]:
+            raise InputError(
+                f"--set {name}: {found[0]} of {first} is not that of all systems; change it in the"
+                " experiment"
+            )
 
 
 def check_runs(args: argparse.Namespace, systems: Iterable[str]) -> None:
-    """Refuse to go on with runs that were trained with other settings."""
+    """Refuse to go on with runs of another configuration, complete ones too."""
     for system, rate, seed in itertools.product(systems, range(len(RATES)), range(args.seeds)):
         run = Run(system, rate, seed + 1)
-        if checkpoint.has_begun(run.path(args.out)):
-            training_record.check_same_configuration(configure(run, args), run.path(args.out))
+        recorded = run.path(args.out) / CONFIG
+        if recorded.exists():
+            apart = differences(read_configuration(recorded.parent), configure(run, args))
+            for key, (old, new) in apart.items():
+                raise InputError(
+                    f"{recorded}: {key} is {old} in this run, but {new} now; name another --out"
+                )
 
 
 def configure(run: Run, args: argparse.Namespace) -> Config:
     """The configuration of a run."""
-    config = load(list_configs(run.system, args), list_settings(run, args))
-    return training_record.make_paths_absolute(config)
+    return make_paths_absolute(load(list_configs(run.system, args), list_settings(run, args)))
 
 
 def list_configs(system: str, args: argparse.Namespace) -> list[Path]:
@@ -238,7 +245,7 @@ def spread(rates: Sequence[float]) -> str | None:
 def best_path(out: Path, system: str) -> Path:
     """The folder of the seeds of a system at its best rate so far."""
     if not (errors := read_errors(out, system)):
-        raise InputError(f"{out / system}: no run is complete; train it first, by --train")
+        raise InputError(f"{out / system}: no run is complete; train the system first, by --train")
     return Run(system, best_rate(errors), 1).path(out).parent
 
 
@@ -278,8 +285,8 @@ def main() -> None:
     )
     record.add_options(parser)
     args = parser.parse_args()
-    systems, _ = read_systems(args.experiment)
     try:
+        systems, _ = read_systems(args.experiment)
         if args.train:
             work(args, systems)
         rows = [describe_system(args.out, system, args.seeds) for system in systems]

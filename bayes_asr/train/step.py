@@ -1,4 +1,4 @@
-"""Step of the optimizer, taken only where all numbers are finite."""
+"""Step of the optimizer, taken only where all numbers are within bounds."""
 
 import math
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ class Step:
         averages = {n: x for n, x in self._statistics.items() if x.is_floating_point()}
         numbers = torch.cat([x.flatten() for x in averages.values()] or [torch.zeros(0)])
         if not (numbers.abs() <= LARGEST_STATISTIC).all():
-            largest = {n: float(x.abs().nan_to_num(math.inf).max()) for n, x in averages.items()}
+            largest = {n: x.abs().nan_to_num(math.inf, math.inf).max() for n, x in averages.items()}
             name = max(largest, key=lambda n: largest[n])
             raise NotFiniteError(f"{name} is {largest[name]:.0e}")
 

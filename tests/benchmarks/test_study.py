@@ -128,7 +128,10 @@ def test_what_would_mix_settings_is_refused(
     for further, says in (
         (["--train", str(trained), "--minutes", "0"], None),
         (["--train", str(trained), "--set", "train.batch_sequences=3"], "train.batch_sequences is"),
-        (["--train", str(trained), "--set", "model.unit=rnn"], "gru has gru and lstm lstm"),
+        (["--train", str(trained), "--set", "decode.max_active=777"], "decode.max_active is"),
+        (["--train", str(trained), "--set", "model.unit=rnn"], "model.unit of gru is not that of"),
+        (["--train", str(trained), "--set", "model={unit: rnn}"], "model.unit of gru is not that"),
+        (["--train", str(trained), "--set", "seed=2"], "for each run"),
         (["--tests", "gru", "lstm"], "no run is complete"),
     ):
         monkeypatch.setattr(sys, "argv", [*words, *further])

@@ -90,7 +90,7 @@ def test_skipped_batch_changes_nothing(small_corpus: Path, tmp_path: Path) -> No
     assert_same(states(tmp_path / "skipped"), states(tmp_path / "without"))
 
 
-@pytest.mark.parametrize(("value", "why"), [(1e25, "e+38"), (1e15, "e+")])
+@pytest.mark.parametrize(("value", "why"), [(1e25, "is inf"), (1e15, "e+")])
 def test_batch_that_only_poisons_running_statistics_is_skipped(
     value: float, why: str, small_corpus: Path, tmp_path: Path
 ) -> None:

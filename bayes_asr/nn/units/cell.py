@@ -55,7 +55,7 @@ class Cell(nn.Module):
         super().__init_subclass__()
         if "forward" in vars(cls) and "partials" not in vars(cls):
             cls.partials = Cell.partials  # type: ignore[method-assign]
-        if "step" in vars(cls):
+        if "step" in vars(cls) and "fusible" not in vars(cls):
             cls.fusible = False
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
