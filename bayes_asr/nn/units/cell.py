@@ -42,7 +42,7 @@ class Cell(nn.Module):
     states: ClassVar[int] = 1
     recurrent: ClassVar[bool] = True  # False: no V
     resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
-    fusible: ClassVar[bool] = True  # False: `step` has an equation of its own
+    fusible: ClassVar[bool] = True  # False: a `step` of its own, or gates of blocks
     probabilistic: ClassVar[bool] = False  # h says how probable something is
     kernel: ClassVar[str | None] = None  # name of this class in the library, not of its heirs
 

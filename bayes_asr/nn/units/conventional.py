@@ -113,6 +113,7 @@ class BlockLSTM(Cell):
     """
 
     states = 2
+    fusible = False  # gates are of blocks
 
     def __init__(
         self, units: int, sets: int, *, cells_per_block: int, peepholes: bool = False
