@@ -90,6 +90,17 @@ def recurrent_layer(
     return RecurrentLayer(inputs, 0, units=units, unit=unit, **given)
 
 
+def gradients(
+    net: RecurrentLayer, x: Tensor, frames: PackedFrames, keys: Tensor | None
+) -> tuple[Tensor, list[Tensor]]:
+    """Outputs, and the gradients of a random projection of them by inputs and parameters."""
+    x = x.to(net.W.weight.dtype).requires_grad_()
+    y = net(x, frames, keys)
+    torch.manual_seed(3)
+    projection = torch.randn(y.shape, dtype=torch.float64).to(y.dtype)
+    return y.detach(), list(torch.autograd.grad((y * projection).sum(), [x, *net.parameters()]))
+
+
 def pdf_logits(
     net: AcousticModel, x_NF: Tensor, frames: PackedFrames, keys_B: Tensor | None = None
 ) -> Tensor:

@@ -20,12 +20,10 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.cpu import library, recurrence
 from bayes_asr.nn.kernels.cpu.recurrence import CompiledRecurrence, KernelCall, find_kernel
-from bayes_asr.nn.kernels.reference import associative
-from bayes_asr.nn.layer import State
 from bayes_asr.nn.recurrent import RecurrentLayer
 from bayes_asr.nn.units.activations import FIXED, PARAMETERISED
-from bayes_asr.nn.units.cell import Cell, Kernel, Product, build_cell
-from tests.support.nn_units import DIRECTIONS, FUSED, layer, name, recurrent_layer
+from bayes_asr.nn.units.cell import Cell, Kernel, build_cell
+from tests.support.nn_units import DIRECTIONS, FUSED, gradients, layer, name, recurrent_layer
 
 IN_TORCH_ALONE = {"leaky-relu", "elu", "linear", "log-softmax"}
 
@@ -46,17 +44,6 @@ def has_kernel(unit: dict[str, Any]) -> bool:
 
 COMPILED = [unit for unit in FUSED if has_kernel(unit)] if PATHS else []
 every_unit = pytest.mark.parametrize("unit", COMPILED, ids=name)
-
-
-def gradients(
-    net: RecurrentLayer, x: Tensor, frames: PackedFrames, keys: Tensor | None
-) -> tuple[Tensor, list[Tensor]]:
-    """Outputs, and the gradients of a random projection of them by inputs and parameters."""
-    x = x.to(net.W.weight.dtype).requires_grad_()
-    y = net(x, frames, keys)
-    torch.manual_seed(3)
-    projection = torch.randn(y.shape, dtype=torch.float64).to(y.dtype)
-    return y.detach(), list(torch.autograd.grad((y * projection).sum(), [x, *net.parameters()]))
 
 
 def assert_as_scanned(
@@ -434,36 +421,3 @@ def test_who_inherits_a_cell_gets_no_kernel() -> None:
     for kind in NAMED:
         heir = type("Heir", (kind,), {})
         assert find_kernel(heir.__new__(heir), torch.zeros(1)) is None
-
-
-def leak(self: Cell, a: Tensor, state: State, mask: Tensor | None) -> State:
-    """The equation of an heir, as `Cell.forward`."""
-    return ((state[0] + a.select(-2, 0).tanh()) / 2,)
-
-
-def leak_at_once(
-    self: Cell, x: Tensor, state: State, product: Product, mask: Tensor | None
-) -> State:
-    """Another one, as `Cell.step`."""
-    fed = product(state[0], slice(None)) if self.recurrent else 1.0
-    return leak(self, x + 2 * fed, state, mask)
-
-
-@pytest.mark.parametrize(
-    ("unit", "replaced"),
-    [
-        *((unit, {"forward": leak}) for unit in ("rnn", "li-gru", "li-bru", "mgu", "ubru")),
-        *((unit, {"step": leak_at_once}) for unit in ("rnn", "li-gru", "li-bru", "ubru")),
-    ],
-)
-def test_who_replaces_an_equation_has_its_own_gradients(
-    unit: str, replaced: dict[str, Any]
-) -> None:
-    options = {"transitions": "from-input"} if unit == "ubru" else {}
-    net = recurrent_layer(3, 5, unit, options, norm="none")
-    net.cell.__class__ = type("Heir", (type(net.cell),), replaced)
-    looped, x, frames = copy.deepcopy(net), torch.randn(11, 3), PackedFrames((6, 4, 1))
-    looped.fused = False
-    (y, found), (expected, wanted) = (gradients(each, x, frames, None) for each in (net, looped))
-    torch.testing.assert_close([y, *found], [expected, *wanted])
-    assert not associative.supports(net.cell, torch.zeros(1, device="meta"))
