@@ -27,21 +27,33 @@ def leak_at_once(
     return leak(self, x + 2 * fed, state, mask)
 
 
+def read_cautiously(self: Cell, a: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The terms of an heir, as `MarkovChain.read`."""
+    stay, enter, evidence = a.unbind(-2)
+    return stay.tanh(), enter - 1, evidence / 2
+
+
+@pytest.mark.parametrize("mixed_in", [False, True])
 @pytest.mark.parametrize(
     ("unit", "replaced"),
     [
         *((unit, {"forward": leak}) for unit in ("rnn", "li-gru", "li-bru", "mgu", "ubru")),
         *((unit, {"step": leak_at_once}) for unit in ("rnn", "li-gru", "li-bru", "ubru")),
+        ("ubru", {"read": read_cautiously}),
     ],
 )
 def test_who_replaces_an_equation_has_its_own_gradients(
-    unit: str, replaced: dict[str, Any]
+    unit: str, replaced: dict[str, Any], mixed_in: bool
 ) -> None:
     options = {"transitions": "from-input"} if unit == "ubru" else {}
     net = recurrent_layer(3, 5, unit, options, norm="none")
-    net.cell.__class__ = type("Heir", (type(net.cell),), replaced)
+    bases, own = (type(net.cell),), replaced
+    if mixed_in:
+        bases, own = (type("Mixin", (), replaced), *bases), {}
+    net.cell.__class__ = type("Heir", bases, own)
     looped, x, frames = copy.deepcopy(net), torch.randn(11, 3), PackedFrames((6, 4, 1))
     looped.fused = False
     (y, found), (expected, wanted) = (gradients(each, x, frames, None) for each in (net, looped))
     torch.testing.assert_close([y, *found], [expected, *wanted])
-    assert not associative.supports(net.cell, torch.zeros(1, device="meta"))
+    if "read" not in replaced:
+        assert not associative.supports(net.cell, torch.zeros(1, device="meta"))

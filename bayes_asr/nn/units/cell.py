@@ -53,10 +53,18 @@ class Cell(nn.Module):
     def __init_subclass__(cls) -> None:
         """Forget what base classes know of an equation that a class replaces."""
         super().__init_subclass__()
-        if "forward" in vars(cls) and "partials" not in vars(cls):
+        if not cls.knows("partials", "forward"):
             cls.partials = Cell.partials  # type: ignore[method-assign]
-        if "step" in vars(cls) and "fusible" not in vars(cls):
+        if not cls.knows("fusible", "step"):
             cls.fusible = False
+
+    @classmethod
+    def knows(cls, what: str, *equations: str) -> bool:
+        """Whether an attribute was written for these methods: its class has them, as they are."""
+        owner, *owners = (
+            next(base for base in cls.__mro__ if name in vars(base)) for name in (what, *equations)
+        )
+        return all(issubclass(owner, each) for each in owners)
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
@@ -87,7 +95,7 @@ class Cell(nn.Module):
         return None
 
     def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the candidate with dropout."""
+        """Return the candidate with dropout; its derivative by the candidate is the mask."""
         return apply_mask(candidate, mask)
 
     def drop_offset(self, mask: Tensor | None) -> Tensor | None:

@@ -54,9 +54,11 @@ class MarkovChain(Cell):
     recurrent = False
 
     def __init_subclass__(cls) -> None:
-        """Forget the matrix of an equation that a class replaces."""
+        """Forget what base classes know of an equation, or of terms, that a class replaces."""
         super().__init_subclass__()
-        if "forward" in vars(cls) and "matrix" not in vars(cls):
+        if not cls.knows("partials", "read"):
+            cls.partials = Cell.partials  # type: ignore[method-assign]
+        if not cls.knows("matrix", "forward"):
             cls.matrix = MarkovChain.matrix  # type: ignore[method-assign]
 
     def read(self, a: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
