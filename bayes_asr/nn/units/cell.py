@@ -12,6 +12,7 @@ of the candidate, one for all frames of a sequence; None: no dropout. Parameters
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -42,20 +43,20 @@ class Cell(nn.Module):
     states: ClassVar[int] = 1
     recurrent: ClassVar[bool] = True  # False: no V
     resets: ClassVar[bool] = False  # V multiplies `reset` instead of h for the last gate
-    fusible: ClassVar[bool] = True  # False: a `step` of its own, or gates of blocks
+    fusible: ClassVar[bool] = True  # False: a `step` or `reset` of its own, or gates of blocks
     probabilistic: ClassVar[bool] = False  # h says how probable something is
     kernel: ClassVar[str | None] = None  # name of this class in the library, not of its heirs
 
     def __init__(self, units: int, sets: int) -> None:
         super().__init__()
-        self.gate_size = units
+        self.gate_size, self.sets = units, sets
 
     def __init_subclass__(cls) -> None:
         """Forget what base classes know of an equation that a class replaces."""
         super().__init_subclass__()
-        if not cls.knows("partials", "forward"):
+        if not cls.knows("partials", "forward", "drop"):
             cls.partials = Cell.partials  # type: ignore[method-assign]
-        if not cls.knows("fusible", "step"):
+        if not cls.knows("fusible", "step", "reset"):
             cls.fusible = False
 
     @classmethod
@@ -65,6 +66,30 @@ class Cell(nn.Module):
             next(base for base in cls.__mro__ if name in vars(base)) for name in (what, *equations)
         )
         return all(issubclass(owner, each) for each in owners)
+
+    @property
+    def fuses(self) -> bool:
+        """Whether `partials` say all that the backward pass needs: `fusible`, and elementwise."""
+        return self.fusible and self._elementwise
+
+    @cached_property
+    def _elementwise(self) -> bool:
+        """Whether no number of `forward` depends on those of another unit or row.
+
+        Tried, since the `forward` of a class of one's own may normalise over its units.
+        """
+        like = next(self.parameters(), torch.empty(0))
+        count = 2 * self.sets * self.gates * self.gate_size
+        a = torch.linspace(-1, 1, count, dtype=like.dtype, device=like.device)
+        a = a.view(2, self.sets, self.gates, -1)
+        moved, others = a.clone(), torch.ones_like(a[:, :, 0], dtype=torch.bool)
+        moved[0, ..., 0], others[0, ..., 0] = 2, False
+        with torch.no_grad():
+            before, after = (
+                self(x, (self.start(x[:, :, 0]),) * self.states, None) for x in (a, moved)
+            )
+        pairs = zip(before, after, strict=True)
+        return all(torch.equal(x[others], y[others]) for x, y in pairs)
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
@@ -95,8 +120,9 @@ class Cell(nn.Module):
         return None
 
     def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the candidate with dropout; its derivative by the candidate is the mask."""
-        return apply_mask(candidate, mask)
+        """Return the candidate with dropout."""
+        offset, masked = self.drop_offset(mask), apply_mask(candidate, mask)
+        return masked if offset is None else masked + offset
 
     def drop_offset(self, mask: Tensor | None) -> Tensor | None:
         """Return the summand of `drop` beside a masked candidate [n, D, H]; None for 0."""
@@ -225,11 +251,6 @@ class LogDomainCell(Cell):
         half = self.start(torch.zeros((), device="cpu")).item()
         mean = torch.full((sets, units), half) if dropped_candidate == "mean" else None
         self.register_buffer("dropped", mean)
-
-    def drop(self, candidate: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the candidate with dropout."""
-        offset, masked = self.drop_offset(mask), apply_mask(candidate, mask)
-        return masked if offset is None else masked + offset
 
     def drop_offset(self, mask: Tensor | None) -> Tensor | None:
         """Return the summand of `drop` beside a masked candidate [n, D, H]; None for 0."""

@@ -168,6 +168,7 @@ class GRU(MixingCell):
     kernel: ClassVar = "gru"
     gates = 3
     resets = True
+    fusible = True
 
     def reset(self, a: Tensor, h: Tensor) -> Tensor:
         """Return r h_{t-1}."""
@@ -215,6 +216,7 @@ class MGU(MixingCell):
     kernel: ClassVar = "mgu"
     gates = 2
     resets = True
+    fusible = True
 
     def reset(self, a: Tensor, h: Tensor) -> Tensor:
         """Return f h_{t-1}."""

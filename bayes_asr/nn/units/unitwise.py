@@ -244,10 +244,6 @@ class ContextUBRU(GatedUBRU):
 
     kernel: ClassVar = "ubru-gates"
 
-    def __init__(self, units: int, sets: int, **options: bool) -> None:
-        super().__init__(units, sets, **options)
-        self.sets = sets
-
     @property
     def projections(self) -> int:
         """Vectors of weights W of each unit: one gate stands for p_1 and p_2."""

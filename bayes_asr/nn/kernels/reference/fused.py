@@ -28,7 +28,7 @@ COMPILED = False
 
 def supports(cell: Cell, weights: Tensor) -> bool:
     """Whether it computes a cell with such weights: on any device, unless `step` is its own."""
-    return cell.fusible
+    return cell.fuses
 
 
 def unroll(recurrence: Recurrence) -> Tensor:

@@ -24,9 +24,13 @@ def parameter_gradients(
     by_parameter: dict[Tensor, Tensor | None] = {}
     if parameters:
         with torch.enable_grad():
-            outputs = cell(gates, tuple(previous), mask_NDH)
-            gradients = torch.autograd.grad(outputs, parameters, by_state, allow_unused=True)
-        by_parameter = dict(zip(parameters, gradients, strict=True))
+            pairs = zip(cell(gates, tuple(previous), mask_NDH), by_state, strict=True)
+            # Parameters may be those of another method than `forward`, such as `hand_on`.
+            trained = [(state, by) for state, by in pairs if state.requires_grad]
+            if trained:
+                states, by = zip(*trained, strict=True)
+                gradients = torch.autograd.grad(states, parameters, by, allow_unused=True)
+                by_parameter = dict(zip(parameters, gradients, strict=True))
     return [by_parameter.get(p) for p in cell.parameters()]
 
 
