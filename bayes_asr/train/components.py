@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
-from bayes_asr.config.catalogue import OPTIMIZERS, UNIT_OPTIONS, find
+from bayes_asr.config.catalogue import OPTIMIZERS, find
 from bayes_asr.config.epochs import DROPOUTS, at_epoch
 from bayes_asr.config.model_keys import ModelConfig
 from bayes_asr.config.schema import Config
@@ -22,7 +22,7 @@ from bayes_asr.nn.layer import describe_layers
 from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.optimizers import FACTOR, Optimizers
-from bayes_asr.train.stack_layers import check_heads, describe_stack
+from bayes_asr.train.stack_layers import check_heads, describe_stack, gather_options
 
 NOT_OF_A_LAYER = ("layers", "units", "head_init", "stack", "heads", "decoder", "kinds")
 """Keys of `model` that no layer of the short form has."""
@@ -98,16 +98,9 @@ def _describe_uniform_layers(config: ModelConfig, streams: Sequence[str]) -> lis
             f"model.units has {len(units)} numbers, but model.layers is {config.layers}; give one"
             " number for each layer, or one for all"
         )
-    unit_options = {name: getattr(config, name) for name in UNIT_OPTIONS}
-    excluded = (*UNIT_OPTIONS, *NOT_OF_A_LAYER)
     # All other keys of `model` are arguments of every layer, by the same names.
-    shared = {name: value for name, value in vars(config).items() if name not in excluded}
-    return describe_layers(
-        list(units),
-        streams,
-        options={k: list(v) if isinstance(v, tuple) else v for k, v in unit_options.items() if v},
-        **shared,
-    )
+    shared = {k: v for k, v in vars(config).items() if k not in NOT_OF_A_LAYER}
+    return describe_layers(list(units), streams, **gather_options("recurrent", shared))
 
 
 def check_parts(origin: str, names: Iterable[str], plan: Mapping[str, Any]) -> None:
@@ -139,30 +132,18 @@ def find_mismatch(
 
 def build_optimizer(config: TrainConfig, model: AcousticModel) -> Optimizers:
     """Return the optimizers of a model: one, or one of each kind that `train.layers` names."""
-    if not config.layers:
-        return Optimizers([_make_optimizer(config.optimizer, model.parameters(), config)])
-    # One optimizer for each kind, with a group of parameters for each layer: groups may have
-    # learning rates of their own.
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for name, part in model.parts.items():
-        layer_config = config.layers.get(name)
-        kind = (layer_config and layer_config.optimizer) or config.optimizer
-        factor = layer_config.learning_rate_factor if layer_config else 1.0
-        parameters = list(part.parameters())
-        if parameters:
-            groups.setdefault(kind, []).append({"params": parameters, FACTOR: factor})
-    return Optimizers(
-        [
-            _make_optimizer(kind, parameter_groups, config)
-            for kind, parameter_groups in groups.items()
-        ]
-    )
-
-
-def _make_optimizer(kind: str, parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:
-    """The optimizer of this name, of parameters or groups of them."""
-    built: torch.optim.Optimizer = find(OPTIMIZERS[kind].function)(parameters, config)
-    return built
+    groups: dict[str, list[Any]] = {}
+    if config.layers:
+        # Groups of parameters are those of layers: they may have learning rates of their own.
+        for name, part in model.parts.items():
+            layer_config = config.layers.get(name)
+            kind = (layer_config and layer_config.optimizer) or config.optimizer
+            factor = layer_config.learning_rate_factor if layer_config else 1.0
+            if parameters := list(part.parameters()):
+                groups.setdefault(kind, []).append({"params": parameters, FACTOR: factor})
+    else:
+        groups[config.optimizer] = list(model.parameters())
+    return Optimizers([find(OPTIMIZERS[k].function)(of, config) for k, of in groups.items()])
 
 
 def choose_device(name: str) -> torch.device:

@@ -30,7 +30,7 @@ def describe_stack(config: ModelConfig, streams: Sequence[str]) -> list[dict[str
         reads = list(layer.place.reads) or preceding[-1:] or list(streams)
         _check_reads(layer, reads, [*streams, *preceding], [later.name for later in stack])
         single = next((candidate for candidate in layers if [candidate["name"]] == reads), None)
-        options = _complete(_plain_options(layer), single)
+        options = _complete(gather_options(layer.kind, layer.options), single)
         place = {
             **({"join": "sum"} if layer.place.join == "sum" else {}),
             **({"residual": True} if layer.place.residual else {}),
@@ -90,13 +90,13 @@ def _check_reads(
         )
 
 
-def _plain_options(layer: StackLayer) -> dict[str, Any]:
-    """Options as plain values; those of a unit are kept apart, as `RecurrentLayer` takes them."""
-    options = {k: list(v) if isinstance(v, tuple) else v for k, v in layer.options.items()}
-    if layer.kind != "recurrent":
-        return options
-    unit_options = {name: value for name in UNIT_OPTIONS if (value := options.pop(name))}
-    return {**options, "options": unit_options}
+def gather_options(kind: str, described: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a layer as plain values; those of its unit that are not empty are one."""
+    options = {k: list(v) if isinstance(v, tuple) else v for k, v in described.items()}
+    if kind == "recurrent":
+        of_unit = {name: value for name in UNIT_OPTIONS if (value := options.pop(name))}
+        options["options"] = of_unit
+    return options
 
 
 def _complete(options: dict[str, Any], single: Mapping[str, Any] | None) -> dict[str, Any]:
