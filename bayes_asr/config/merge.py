@@ -14,6 +14,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.errors import nearest as suggest
 from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import CONF, find_configuration, split_system
+from bayes_asr.config.catalogue import UNIT_OPTIONS
 from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.located import (
     Located,
@@ -76,16 +77,16 @@ def list_files(path: Path) -> list[Path]:
 
 def merge(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> dict[str, Any]:
     """Nested located values of base.yaml, the files and the settings; the later win."""
-    values: dict[str, Any] = {}
-    # The defaults are laid over nothing, which copies them: the cache stays as it is.
-    _overlay(values, _defaults())
+    # Laid over nothing the defaults are copied: the cache stays as it is.
+    values = _nest(_defaults())
     for layer_source in (*files, tuple(settings)):
         if isinstance(layer_source, tuple):
-            layers = [_parse_setting(setting) for setting in layer_source]
+            layers = [_nest(*map(_parse_setting, layer_source))]
         else:
-            layers = [layer for _, layer in _list_layers(find_configuration(Path(layer_source)))]
+            files_below = _list_layers(find_configuration(Path(layer_source)))
+            layers = [_nest(layer) for _, layer in files_below]
         for layer in layers:
-            _overlay(values, layer)
+            _overlay(values, layer, _defaults())
     return values
 
 
@@ -194,27 +195,44 @@ def _parse_setting(setting: str) -> dict[str, Any]:
     return {head: nested}
 
 
-def _overlay(values: dict[str, Any], layer: Mapping[str, Any]) -> None:
-    """Lay nested located values over others; `a.b: c` is `a: {b: c}`."""
-    for name, value in layer.items():
+def _nest(*mappings: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping of several, the later over the earlier; `a.b: c` is `a: {b: c}`."""
+    nested: dict[str, Any] = {}
+    for name, value in (item for mapping in mappings for item in mapping.items()):
         head, dot, tail = name.partition(".")
-        if dot:
-            _overlay(values, {head: {tail: value}})
-            continue
+        below = {tail: value} if dot else value
+        if isinstance(below, dict):
+            earlier = nested.get(head)
+            below = _nest(earlier if isinstance(earlier, dict) and below else {}, below)
+        nested[head] = below
+    return nested
+
+
+def _overlay(values: dict[str, Any], layer: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Lay the nested located values of a file over others. Of what goes with another key, or with
+    all of a mapping, the values of lower files go.
+    """
+    for name, value in layer.items():
         key = SYNONYMS.get(name, name)
         if isinstance(value, dict):
-            if not isinstance(values.get(key), dict):
+            below = defaults.get(key) or {}
+            # `{}` empties, and a schedule, which begins with epoch 1, is one as a whole.
+            is_whole = not (value or below) or ("1" in value and all(map(str.isdecimal, value)))
+            if is_whole or not isinstance(values.get(key), dict):
                 values[key] = {}
-            _overlay(values[key], value)
+            _overlay(values[key], value, below if isinstance(below, dict) else {})
             continue
         # A synonym and its key in one layer contradict each other.
         if key != name and key in layer and isinstance(value, Located):
             raise InputError(f"{value.where}: {name} is another name of {key}; keep one of them")
-        values[key] = value
+        before, values[key] = values.get(key), value
         replaced = REPLACES.get(key)
         # What a lower layer said of the counterpart is emptied, and of this layer both may stand.
         if replaced in values and replaced not in layer and isinstance(value, Located):
             values[replaced] = Located([], value.where)
+        if key == "unit" and getattr(before, "value", None) != value.value:
+            for option in defaults.keys() & UNIT_OPTIONS - layer.keys():
+                values[option] = defaults[option]
 
 
 def _built(kind: type, values: Any, prefix: str) -> Any:
@@ -283,7 +301,11 @@ def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[Any, Any]:
     else:
         sections = {
             # NAME holds the defaults of each section, and is no section of its own.
-            name: _built(kind, _complete(values[NAME], section), f"{prefix}{name}.")
+            name: _built(
+                kind,
+                section if isinstance(section, Located) else _nest(values[NAME], section),
+                f"{prefix}{name}.",
+            )
             for name, section in _join_names(values, hints(kind))
             if name != NAME and getattr(section, "value", section) is not None
         }
@@ -334,16 +356,6 @@ def _built_records(kind: type, located: Any, key: str) -> tuple[Any, ...]:
         _built(kind, locate_plain(item, located.where), f"{key}.{number}.")
         for number, item in enumerate(items, start=1)
     )
-
-
-def _complete(default: Mapping[str, Any], section: Any) -> Any:
-    """A section of a mapping, with what it leaves out."""
-    if isinstance(section, Located):
-        return section
-    values: dict[str, Any] = {}
-    _overlay(values, default)
-    _overlay(values, section)
-    return values
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Located]]:

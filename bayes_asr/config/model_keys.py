@@ -239,13 +239,12 @@ class ModelConfig:
         excluded = ("layers", "head_init", "stack", "heads", "decoder", "kinds")
         # The model itself gives the defaults, and what is of several layers is replaced.
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
-        if (
-            described_options.get("unit", self.unit) != self.unit
-        ):  # whose options are not of that unit
-            plain = {"form": None, "activation": None, "activation_trains": ()}
-            options |= plain | {"peepholes": False, "cells_per_block": None}
-            options |= {"transitions": None, "input_gate": False, "smooth": False}
-            options |= {"dropped_candidate": None}
+        if described_options.get("unit", self.unit) != self.unit:
+            # Those of another unit are not of this one: null, false or empty.
+            given = {key: getattr(self, key) for key in UNIT_OPTIONS}
+            options |= {
+                k: type(v)() if isinstance(v, bool | tuple) else None for k, v in given.items()
+            }
         layer = complete(replace(self, **options), described_options, without=excluded)
         if isinstance(layer.units, tuple):
             raise InputError(f"units is {list(layer.units)}; a layer has one number of units")

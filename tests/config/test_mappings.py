@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import CONF
+from bayes_asr.config.catalogue import UNIT_OPTIONS
 from bayes_asr.config.changes import describe_changes
 from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.explain import explain
 from bayes_asr.config.inputs import StreamConfig
-from bayes_asr.config.merge import load
+from bayes_asr.config.merge import load, load_section
 from bayes_asr.config.schema import Config, differences
 
 TWO = ["data.train.streams={fbank: [x, y], pitch: z}"]
@@ -51,6 +53,43 @@ def test_later_files_add_names_and_null_takes_one_out(tmp_path: Path) -> None:
         f"{second} changes what the recipe {tmp_path.name} sets: streams.fbank.deltas 1 -> 2"
     ]
     assert describe_changes([first, third]) == []
+
+
+def test_a_schedule_is_one_and_an_empty_mapping_empties(tmp_path: Path) -> None:
+    recipe = written(
+        tmp_path / "recipe.yaml",
+        "model.dropout: {1: 0.4, 9: 0.1}\ntrain: {max_frames: {1: 100, 5: 0},"
+        " schedule: list, learning_rates: {1: 4e-4, 11: 2e-4}, target_weights: {a: 1}}\n",
+    )
+    own = written(tmp_path / "own.yaml", "train.learning_rates: {1: 1e-3, 5: 1e-4}\n")
+    config = load([recipe, own], ["model.dropout={1: 0.3}", "train.max_frames.9=300"])
+    assert config.train.learning_rates == {1: 1e-3, 5: 1e-4}
+    assert config.model.dropout == {1: 0.3}
+    assert config.train.max_frames == {1: 100, 5: 0, 9: 300}
+    empty = ["train.schedule=newbob", "train.learning_rates={}", "train.target_weights={}"]
+    config = load([recipe], empty)
+    assert (config.train.learning_rates, config.train.target_weights) == ({}, {})
+    one_by_one = ["train.learning_rates.1=1e-3", "train.learning_rates.5=1e-4"]
+    assert load([recipe], one_by_one).train.learning_rates == {1: 1e-3, 5: 1e-4}
+
+
+@pytest.mark.parametrize("unit", sorted((CONF / "units").glob("*.yaml")), ids=lambda p: p.stem)
+def test_a_unit_file_says_what_the_unit_is_whatever_it_lies_over(unit: Path) -> None:
+    others = [path for path in sorted((CONF / "units").glob("*.yaml")) if path != unit]
+    alone, over = (load_section("model", files) for files in ([unit], [*others, unit]))
+    for option in ("unit", *UNIT_OPTIONS):
+        assert getattr(over, option) == getattr(alone, option), option
+
+
+def test_another_unit_does_not_have_the_options_of_the_one_before(tmp_path: Path) -> None:
+    harmonic = written(tmp_path / "a.yaml", "model: {unit: li-bru, form: harmonic, layers: 3}\n")
+    model = load_section("model", [harmonic], ["model.unit=gru"])
+    assert (model.form, model.layers) == (None, 3)
+    same = written(tmp_path / "b.yaml", "model: {unit: li-bru, units: 7}\n")
+    assert load_section("model", [harmonic, same]).form == "harmonic"
+    for order in (1, -1):
+        settings = ["model.unit=bru", "model.form=log"][::order]
+        assert load_section("model", [harmonic], settings).form == "log"
 
 
 def test_names_with_dots_are_one_name_however_they_are_written(tmp_path: Path) -> None:
