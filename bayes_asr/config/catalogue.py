@@ -258,7 +258,8 @@ def check_unit(name: str, options: Mapping[str, Any]) -> UnitKind:
     """
     if name not in UNITS and not EXTERNAL.fullmatch(name):
         raise InputError(f"unit is {name}; known units: {', '.join(UNITS)}{nearest(name, UNITS)}")
-    unit = UNITS.get(name) or UnitKind(name)
+    # Whether one of the user's own computes probabilities, its class says.
+    unit = UNITS.get(name) or UnitKind(name, probabilistic=True)
     for option, value in options.items():
         if option == "activation_trains" and unit.activations:
             check_trained(options.get("activation", unit.activations[0]), value)

@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from bayes_asr import load
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.catalogue import check_unit
+from bayes_asr.config.merge import load_section
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.units.cell import build_cell, find_cell
+from bayes_asr.train.components import architecture
 from tests.support.archives import one_line
 from tests.support.places import CONF
 from tests.support.small_corpus import settings
@@ -53,6 +57,18 @@ def test_unit_of_ones_own_is_a_cell(folder: Path) -> None:
     torch.testing.assert_close(cell(a, (h,), None)[0], (h + a[:, :, 0].tanh()) / 2)
     assert type(build_cell("mine:Leaky", 3, 1, {})) is type(cell), "its file is read once"
     assert "mine" not in sys.modules
+
+
+def test_its_class_says_whether_it_computes_probabilities(
+    folder: Path,
+) -> None:
+    text = "from bayes_asr.nn.units.bayesian import LiBRU\n\n\nclass Mine(LiBRU):\n    pass\n"
+    (folder / "heir.py").write_text(text)
+    for unit, fits in (("heir:Mine", True), ("mine:Leaky", False)):
+        model = load_section("model", [], [f"model.unit={unit}", "model.hand_on=prob"])
+        plan = architecture(model, {"features": 3}, {"pdfs": 2})
+        with nullcontext() if fits else pytest.raises(InputError, match="no probabilities"):
+            AcousticModel(**plan)
 
 
 def test_nothing_is_run_that_the_environment_does_not_name(
