@@ -58,10 +58,13 @@ class EncoderDecoder(AcousticModel):
         if targets is None:
             raise ValueError("a decoder is told the right labels, or searches for them")
         encoded = self.hidden(streams, frames, keys_B)
+        (name,) = self.outputs
+        # Frozen, it computes as in evaluation.
+        keys = None if name in self._frozen else keys_B
         # The decoder computes in the type of its weights: autocast would round its states.
         with torch.autocast(encoded.device.type, enabled=False):
             x = encoded.to(self.decoder.O.weight.dtype)
-            return {self.outputs[0]: self.decoder(x, self.output_frames(frames), targets, keys_B)}
+            return {name: self.decoder(x, self.output_frames(frames), targets, keys)}
 
     def hidden(
         self, streams: Streams, frames: PackedFrames, keys_B: Tensor | None = None

@@ -355,6 +355,8 @@ class AcousticModel(nn.Module):
         for layer, description, changes in zip(self.layers, descriptions, options, strict=True):
             description.update(changes)  # the description is saved, so that it must tell the same
             for name, dropout in changes.items():
+                if not hasattr(layer, name):
+                    raise AttributeError(f"{type(layer).__name__} has no {name} to set")
                 setattr(layer, name, dropout)
 
     def train(self, mode: bool = True) -> "AcousticModel":

@@ -80,6 +80,15 @@ class SegmentLayer(Layer):
         return self.recurrent.compiled
 
     @property
+    def dropout(self) -> float:
+        """The probability to drop a candidate of its recurrence."""
+        return self.recurrent.dropout
+
+    @dropout.setter
+    def dropout(self, dropout: float) -> None:
+        self.recurrent.dropout = dropout
+
+    @property
     def path(self) -> str:
         """The path of a GPU that computes its recurrence."""
         return self.recurrent.path

@@ -231,6 +231,17 @@ def test_a_network_reads_frames_behind_strides_and_its_layer_of_both_directions(
     assert build_network(low.architecture).decoder.last.directions == 1
 
 
+def test_a_frozen_decoder_drops_nothing() -> None:
+    built = network("model.decoder.dropout=0.5", "model.dropout=0.0")
+    packed, frames, order = pack([torch.randn(n, INPUTS).double() for n in LENGTHS])
+    keys, told = torch.arange(len(LENGTHS)), tell([LABELS[i] for i in order])
+    dropped, kept = (built({STREAM: packed}, frames, k, told)["sequence"] for k in (keys, None))
+    assert not torch.equal(dropped, kept)
+    built.freeze(["sequence"])
+    frozen = built({STREAM: packed}, frames, keys, told)["sequence"]
+    torch.testing.assert_close(frozen, kept, rtol=0, atol=0)
+
+
 def test_it_has_no_outputs_of_frames_but_layers() -> None:
     built = network()
     for refused in (lambda: extract_head(built, "sequence"), built.check_frames_labelled):

@@ -26,6 +26,7 @@ FORMS = (
     {"kind": "conv2d", "channels": 4, "input_channels": 2, "padding": 1, "pooling": 2},
     {"kind": "sinc", "channels": 3, "kernel": 5},
     {"kind": "dropout", "of": "frames"},
+    {"kind": "segments", "unit": "gru", "units": 6, "segment": 3, "shift": 1},
 )
 
 
