@@ -10,6 +10,7 @@ from torch import nn
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
 from bayes_asr.base.log import LOGGER
+from bayes_asr.config.catalogue import check_unit
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.front_end import FrontEnd
@@ -20,7 +21,10 @@ from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.trainer import Initialization
 
 KEY = "train.init_from"
-FREE_OPTIONS = ("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused")
+FREE_OPTIONS = (
+    *("name", "reads", "units", "dropout", "input_dropout", "dropout_scaling", "fused"),
+    *("input_init", "activation_trains"),
+)
 """Options that may differ between layers that fit.
 
 The size shows in the shapes of the weights; the others do not change the equations of the layer.
@@ -146,8 +150,13 @@ def _compare_kinds(old: AcousticModel, old_name: str, new: AcousticModel, name: 
 
 
 def _find_options(model: AcousticModel, name: str) -> dict[str, Any]:
-    """Options of a layer that must agree; none for a head."""
-    return {key: value for key, value in _describe(model, name).items() if key not in FREE_OPTIONS}
+    """Options of a layer that must agree, those of a unit with its defaults; none for a head."""
+    described = _describe(model, name)
+    if "options" in described:
+        choices = check_unit(described["unit"], {}).options
+        defaults = {"cells_per_block": 1} | {key: values[0] for key, values in choices.items()}
+        described = described | defaults | described["options"]
+    return {key: v for key, v in described.items() if key not in (*FREE_OPTIONS, "options")}
 
 
 def _describe(model: AcousticModel, name: str) -> dict[str, Any]:

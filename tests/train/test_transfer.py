@@ -63,6 +63,18 @@ def test_all_that_fits_is_taken_and_the_rest_is_said(
     assert "train.init_from: begun at random: layer3" in said
 
 
+def test_options_that_change_no_equation_may_differ(
+    old_run: Path, small_corpus: Path, tmp_path: Path, messages: Any
+) -> None:
+    """The form and the dropped candidate are the defaults of li-bru, written out."""
+    same = ("model.form=prob", "model.dropped_candidate=zero", "model.input_init=uniform")
+    settings = ("model.layers=2", *same, *FROZEN, init({"run": str(old_run)}))
+    train(config_of(small_corpus, *settings), tmp_path)
+    for layer in ("layers.0.", "layers.1."):
+        assert are_equal(weights(tmp_path, layer), weights(old_run, layer))
+    assert "not taken" not in messages()
+
+
 def test_layers_are_taken_by_name_and_a_head_may_be_another(
     old_run: Path, small_corpus: Path, tmp_path: Path, messages: Any
 ) -> None:
