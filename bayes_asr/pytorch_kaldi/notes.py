@@ -58,6 +58,8 @@ DIFFERENCES = (
     "normalisation: theirs is by each chunk, also of the test set; here by all training data",
     "labels: theirs are shifted by the smallest of each chunk; here they are those of final.mdl",
     "the network: theirs is that of the last epoch; here that of the lowest dev frame error",
+    "max_seq_length_train: theirs leaves utterances of up to 1.25 times it whole, and cuts others"
+    " into pieces of it and a rest; here pieces have equal lengths, and none is longer",
     "the last batch of a chunk: theirs leaves out what does not fill it; here no utterance is lost",
     "LM weight: theirs is the best of the test set; here that of dev",
 )

@@ -251,6 +251,11 @@ class _Builder:
             source = self._append(Origin(network, "bn0"), f"{network.name}_bn0", norm, source)
         described = list(layers)
         for number, layer in enumerate(described):
+            if network.kind in CUDNN and number and any(value for value, _ in layer.dropout):
+                # torch's modules drop each number of each frame between two layers.
+                drop = {"kind": "dropout", "of": "units", "dropout": by_epoch(layer.dropout, float)}
+                name = f"{network.name}_drop{number}"
+                source = self._append(Origin(network, ""), name, drop, source)
             name = network.name if len(described) == 1 else f"{network.name}_{number + 1}"
             options = self._describe(network, layer, number)
             source = self._append(Origin(network, number), name, options, source)
@@ -270,9 +275,7 @@ class _Builder:
             self._say(network, f"activation {layer.activation} has no counterpart; relu is taken")
             activation = "relu"
         if network.kind in CUDNN:
-            # cuDNN applies dropout between layers, and so not before the first.
-            input_dropout = {"input_dropout": dropout if number else 0.0}
-            return self._describe_cudnn(network, layer, activation) | input_dropout
+            return self._describe_cudnn(network, layer, activation)
         norm = "batch" if layer.batch_norm else "none"
         shared: dict[str, Any] = {"norm": norm, "activation": activation, "dropout": dropout}
         if network.kind in RECURRENT:
@@ -295,7 +298,7 @@ class _Builder:
     def _describe_cudnn(
         self, network: Architecture, layer: LayerOptions, activation: str
     ) -> dict[str, Any]:
-        """A layer of a class of cuDNN, but for dropout of its inputs."""
+        """A layer of a class of cuDNN."""
         unit = CUDNN_UNITS[network.kind]
         return {
             "kind": "recurrent",
@@ -306,6 +309,7 @@ class _Builder:
             "tied_directions": False,
             "norm": "none",
             "dropout": 0.0,
+            "input_dropout": 0.0,
             "input_init": self._choose_first_weights(network),
         }
 

@@ -240,7 +240,7 @@ def weigh_targets(
         notes.say(
             option.line,
             "[model] loss_final",
-            f"all losses are divided by {of_pdfs:g}, that of pdfs",
+            f"all losses are divided by {of_pdfs:g}, that of pdfs; so is what one step of sgd does",
         )
     scaled = {name: weight / of_pdfs for name, weight in weights.items()}
     further = {name: weight for name, weight in scaled.items() if name != "monophones"}

@@ -76,23 +76,24 @@ def translate(
     sections = experiment.sections
     epochs, seed = read_epochs(sections["exp"]), sections["exp"].take("seed")
     names = name_streams(experiment)
-    costs = list_costs(experiment, notes)
+    costs = _leave_out_idle(list_costs(experiment, notes), experiment, notes)
     targets = name_targets(experiment, costs)
-    stack = build_stack(experiment, names, notes, like_theirs=like_theirs)
+    stack = build_stack(experiment, names, notes, like_theirs=like_theirs) or Stack()
+    for label in stack.heads.keys() - targets.keys():
+        del stack.heads[label], stack.origins[label]
     translated: Translated = {
         "seed": parse_whole(seed, seed.text),
         "data": translate_data(experiment, names, targets, notes),
         **translate_front_ends(experiment, names, notes),
     }
-    if stack and stack.heads:
-        heads = {targets[label]: layer for label, layer in stack.heads.items() if label in targets}
+    if stack.heads:
+        heads = {targets[label]: layer for label, layer in stack.heads.items()}
         translated["model"] = {"stack": stack.layers, "heads": heads}
     else:
         line = sections["model"].take("model").line
         notes.say(line, "[model]", "there is no network of ours in its place: write model yourself")
         # No such unit: nothing is trained before that, rather than a network that nobody asked for.
         translated["model"] = {"unit": UNWRITTEN}
-        stack = Stack()
     translated["train"] = {
         "epochs": epochs,
         "device": "auto" if parse_flag(sections["exp"].take("use_cuda")) else "cpu",
@@ -111,6 +112,20 @@ def translate(
     notes.say_rest(sections.values())
     origins = {targets.get(name, name): origin for name, origin in stack.origins.items()}
     return Translation(translated, notes, origins)
+
+
+def _leave_out_idle(
+    costs: Mapping[tuple[str, str], float], experiment: Experiment, notes: Notes
+) -> dict[tuple[str, str], float]:
+    """The costs that have a weight, and that of pdfs, which is refused without one."""
+    targets, line = name_targets(experiment, costs), experiment.sections["model"].take("model").line
+    kept = {}
+    for (value, label), weight in costs.items():
+        if weight or targets[label] == "pdfs":
+            kept[value, label] = weight
+        else:
+            notes.say(line, f"[model] {label}", f"the weight of its cost is 0: no head for {value}")
+    return kept
 
 
 def _translate_decoding(sections: Mapping[str, Section], notes: Notes) -> Translated:

@@ -28,8 +28,11 @@ NOT_OF_A_LAYER = ("layers", "units", "head_init", "stack", "heads", "decoder", "
 """Keys of `model` that no layer of the short form has."""
 
 
-def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
-    """The arguments of `build_network` that a configuration makes for a training set."""
+def plan_network(config: Config, data: LabelledSet, epoch: int = 1) -> dict[str, Any]:
+    """The arguments of `build_network` that a configuration makes for a training set.
+
+    epoch: whose dropout its layers have.
+    """
     # Any utterance has the dimensions of all; the smallest name is the same on every machine.
     features = data.prepare(min(data.lengths))
     streams = {name: matrix.shape[1] for name, matrix in features.items()}
@@ -42,7 +45,7 @@ def plan_network(config: Config, data: LabelledSet) -> dict[str, Any]:
                 f"{nearest(name, data.targets)}"
             )
         heads[name] = data.targets[name].size
-    plan = architecture(config.model, streams, heads) | task.head_options
+    plan = architecture(config.model, streams, heads, epoch) | task.head_options
     if numbers := [name for name in heads if data.targets[name].is_real]:
         plan["of_numbers"] = numbers
     check_parts("train.layers", config.train.layers, plan)
@@ -63,8 +66,7 @@ def architecture(
 ) -> dict[str, Any]:
     """The arguments of `build_network` but those of its task, as plain values for the checkpoint.
 
-    streams: size of what the network reads, by stream; heads: outputs by target; epoch: whose
-    dropout its layers have.
+    streams: size of what the network reads, by stream; heads: outputs by target; epoch: as there.
     """
     if config.stack:
         layers = describe_stack(config, list(streams))

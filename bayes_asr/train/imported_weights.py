@@ -63,7 +63,8 @@ def write_imported_run(
 def _build_network(
     config: Config, data: LabelledSet, states: States, index: Index, counts: Path | None
 ) -> TrainedNetwork:
-    plan = plan_network(config, data)
+    # Theirs forwards by the dropout of the last epoch, whose files these are.
+    plan = plan_network(config, data, config.train.epochs)
     model = build_network(plan).eval()
     # A part without a state is refused as well: all its weights are missing.
     for name, part in model.parts.items():
@@ -81,6 +82,9 @@ def _build_network(
 
 def load_weights(name: str, part: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
     """Give a layer or head its weights; InputError unless it has these, of these shapes."""
+    if "norm.running_mean" in state and "W.bias" in (shapes := part.state_dict()):
+        # What a bias in front of a batch norm adds, the running mean takes away.
+        state = {"W.bias": torch.zeros_like(shapes["W.bias"]), **state}
     if mismatch := find_mismatch(part.state_dict(), state):
         key, size, size_in_files = mismatch
         if size is None or size_in_files is None:

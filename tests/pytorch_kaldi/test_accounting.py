@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
+from bayes_asr.nn.network import AcousticModel
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.translation import translate
+from bayes_asr.train.components import architecture, check_parts
 from tests.support.places import ROOT
 from tests.support.their_cfg import CFG, write, write_networks
 
@@ -257,6 +260,27 @@ def test_samples_are_made_by_features(tmp_path: Path) -> None:
     assert any("bayes-asr features --kind samples --window 200" in s for s in outcome(path)[1])
 
 
+def test_cudnn_drops_each_number_between_layers_and_nowhere_else(tmp_path: Path) -> None:
+    """As the Dropout of torch.nn.LSTM: on the outputs of each layer but the last."""
+    cfg = write_networks(tmp_path, ("LSTM_cudnn", {**LSTM, "num_layers": "3"}), ("MLP", MLP))
+    stack = translate(read_experiment(cfg)).keys["model"]["stack"]
+    between = [{k: layer[k] for k in layer if k not in ("name", "reads")} for layer in stack[1:4:2]]
+    assert between == [{"kind": "dropout", "of": "units", "dropout": float(LSTM["dropout"])}] * 2
+    assert [layer["input_dropout"] for layer in stack[:5:2]] == [0.0] * 3
+    assert [layer["dropout"] for layer in stack[:5:2]] == [0.0] * 3
+
+
+def test_a_cost_without_weight_has_no_head(tmp_path: Path) -> None:
+    keys, said = outcome(write(tmp_path, ("(mono,0.5)", "(mono,0.0)")))
+    assert list(keys["model"]["heads"]) == ["pdfs"]
+    assert any("the weight of its cost is 0" in line for line in said)
+    (tmp_path / "ours.yaml").write_text(yaml.safe_dump(keys))
+    config = load([tmp_path / "ours.yaml"])
+    plan = architecture(config.model, {"features": 5, "fbank": 4}, {"pdfs": 3})
+    check_parts("train.layers", config.train.layers, plan)
+    assert AcousticModel(**plan).outputs == ("pdfs",)
+
+
 def test_the_preset_has_first_weights_of_cudnn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,7 +306,9 @@ def test_data_are_left_to_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture
     recipe = ROOT / "recipes" / "timit" / "config.yaml"
     alone, together = load([recipe]), load([recipe, out])
     assert together.data == alone.data
-    assert [layer.name for layer in together.model.read_stack()] == ["net1_1", "net1_2", "net2"]
+    assert [layer.name for layer in together.model.read_stack()] == [
+        *("net1_1", "net1_drop1", "net1_2", "net2")
+    ]
     sample = ROOT / "recipes" / "timit_sample" / "config.yaml"
     noisy, imported = (load(files).train for files in ([sample], [sample, out]))
     assert min(noisy.noise, noisy.tempo) > 0

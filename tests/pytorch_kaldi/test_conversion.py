@@ -2,7 +2,7 @@
 
 import itertools
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from bayes_asr.pytorch_kaldi.weights import read_weights
 from bayes_asr.train.components import architecture
 from bayes_asr.train.imported_weights import load_weights
 from tests.support import their_cfg, their_networks
+from tests.support.places import CONF
 from tests.support.their_networks import GATES, INPUTS
 
 FORMS = [
@@ -59,13 +60,18 @@ def save(path: Path, state: dict[str, Any]) -> Path:
 
 
 def ours(
-    folder: Path, inputs: int, kind: str, options: dict[str, str], state: dict[str, Tensor]
+    folder: Path,
+    inputs: int,
+    kind: str,
+    options: dict[str, str],
+    state: dict[str, Tensor],
+    presets: Sequence[Path] = (),
 ) -> tuple[AcousticModel, Tensor, Tensor]:
     """Our network of one of theirs and a head, in evaluation; weights and bias of the head."""
     cfg = their_cfg.write_networks(folder, (kind, options), ("MLP", HEAD))
     translation = translate(read_experiment(cfg))
     (folder / "ours.yaml").write_text(yaml.safe_dump(translation.keys))
-    config = load([folder / "ours.yaml"])
+    config = load([*presets, folder / "ours.yaml"])
     model = AcousticModel(**architecture(config.model, {"features": inputs}, {"pdfs": PDFS}))
     weight, bias = torch.randn(PDFS, model.sizes[model.top]), torch.randn(PDFS)
     head = {"wx.0.weight": weight, "wx.0.bias": bias}
@@ -166,7 +172,9 @@ def test_an_mlp_keeps_its_bias_where_the_norm_does(
         expected = [their_networks.compute_mlp(state, x, norm, input_norm) for x in utterances]
     else:
         expected = compute_by_their_class("MLP", options, state, INPUTS, utterances)
-    check(ours(tmp_path, INPUTS, "MLP", options, state), utterances, expected)
+    for presets in ([], [CONF / "pytorch-kaldi.yaml"]):
+        found = ours(tmp_path, INPUTS, "MLP", options, state, presets)
+        check(found, utterances, expected)
 
 
 MAPS = {  # weights of two layers of 24 inputs, with the size of each map; kernels; pooling

@@ -89,6 +89,21 @@ def test_forward_and_load_give_what_theirs_gives(
     np.testing.assert_allclose(network(matrix).numpy(), expected[utt], rtol=0, atol=1e-5)
 
 
+def test_dropout_is_that_of_the_last_epoch(
+    theirs: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    """Their cfg for forwarding has the dropout of the last epoch."""
+    networks = shutil.copytree(theirs, tmp_path / "theirs")
+    text = (networks / "conf.cfg").read_text()
+    assert "ligru_drop = 0.2,0.2" in text
+    by_epoch = text.replace("ligru_drop = 0.2,0.2", "ligru_drop = 0.5*4|0.1*2,0.2*5|0.0*1")
+    (networks / "conf.cfg").write_text(by_epoch)
+    where = f"--set=data.dir={small_corpus}"
+    assert main(["import-weights", *files(networks), str(tmp_path / "run"), where]) == 0
+    layers = checkpoint.read(tmp_path / "run" / "best.pt")["architecture"]["layers"]
+    assert [layer["dropout"] for layer in layers] == [0.1, 0.0]
+
+
 def test_a_training_begins_with_it(run: Path, small_corpus: Path, tmp_path: Path) -> None:
     settings = [f"train.init_from=[{{run: {run}}}]", "train.epochs=1", "train.learning_rate=1e-8"]
     train(load([run / "config.yaml"], settings), tmp_path)
