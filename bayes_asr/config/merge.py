@@ -79,12 +79,11 @@ def merge(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> dict[st
     """Nested located values of base.yaml, the files and the settings; the later win."""
     # Laid over nothing the defaults are copied: the cache stays as it is.
     values = _nest(_defaults())
-    for layer_source in (*files, tuple(settings)):
-        if isinstance(layer_source, tuple):
-            layers = [_nest(*map(_parse_setting, layer_source))]
+    for source in (*files, tuple(settings)):
+        if isinstance(source, tuple):
+            layers = [_nest(*map(_parse_setting, source))]
         else:
-            files_below = _list_layers(find_configuration(Path(layer_source)))
-            layers = [_nest(layer) for _, layer in files_below]
+            layers = [_nest(layer) for _, layer in _list_layers(find_configuration(source))]
         for layer in layers:
             _overlay(values, layer, _defaults())
     return values

@@ -199,6 +199,10 @@ def log_summary(config: ModelConfig, model: AcousticModel) -> None:
     LOGGER.info(
         "%s: %d parameters (%d without the heads)", shape, total, count_parameters(model.layers)
     )
+    for layer in model.architecture["layers"]:
+        if layer.get("bidirectional") and layer.get("options", {}).get("smooth"):
+            why = "a smoother reads both directions by itself; set bidirectional to false"
+            LOGGER.warning("%s: %s", layer["name"], why)
     # A recurrence that torch runs step by step is many times slower, which a user should know.
     layers = zip(model.names, model.layers, strict=True)
     uncompiled = [name for name, layer in layers if layer.unrolled and not layer.compiled]

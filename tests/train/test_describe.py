@@ -6,7 +6,8 @@ import pytest
 
 from bayes_asr.config.merge import load
 from bayes_asr.nn.kernels.cpu import library
-from bayes_asr.train.components import log_summary
+from bayes_asr.nn.network import AcousticModel
+from bayes_asr.train.components import architecture, log_summary
 from tests.support.nn_units import acoustic_model
 
 compiled = pytest.mark.skipif(
@@ -43,3 +44,11 @@ def test_only_layers_without_compiled_code_are_named(
     model.layers[0].fused = False  # type: ignore[assignment]
     log_summary(load([], []).model, model)
     assert f"for the recurrence of {model.names[0]}: torch runs it" in messages()
+
+
+def test_smoothers_that_read_both_directions_twice_are_named(messages: Callable[[], str]) -> None:
+    for both in ("false", "true"):
+        settings = ["model.unit=ubru", "model.smooth=true", f"model.bidirectional={both}"]
+        config = load([], [*settings, "model.layers=2", "model.units=4"]).model
+        log_summary(config, AcousticModel(**architecture(config, {"features": 3}, {"pdfs": 2})))
+        assert ("layer2: a smoother" in messages()) == (both == "true")
