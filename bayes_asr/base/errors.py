@@ -110,6 +110,16 @@ def name_file(error: OSError, path: object) -> None:
         error.filename = str(path)
 
 
+@contextmanager
+def naming(path: object) -> Iterator[None]:
+    """Let an error of the block say that it is about this file, where it names none."""
+    try:
+        yield
+    except OSError as error:
+        name_file(error, path)
+        raise
+
+
 def explain(error: OSError) -> str:
     """The same with the file in front, where the system named one."""
     files = [

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from bayes_asr.base.errors import InputError, name_file, reason
+from bayes_asr.base.errors import InputError, naming, reason
 
 LONGEST_TEXT = 1 << 20
 HOST = platform.node() or "localhost"
@@ -118,18 +118,14 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     target = _find_place(path)
-    with _private_folder(target.parent) as directory:
+    with _private_folder(target.parent) as directory, naming(path):
         temporary = directory / path.name
-        try:
-            yield temporary
-            # The content is on the disk before the name is, or a crash could leave an empty file.
-            _sync(temporary)
-            temporary.replace(target)
-            if target != path:  # of a group that may have discarded it
-                target.with_name(f"{path.name}{DISCARDED}").unlink(missing_ok=True)
-        except OSError as error:
-            name_file(error, path)
-            raise
+        yield temporary
+        # The content is on the disk before the name is, or a crash could leave an empty file.
+        _sync(temporary)
+        temporary.replace(target)
+        if target != path:  # of a group that may have discarded it
+            target.with_name(f"{path.name}{DISCARDED}").unlink(missing_ok=True)
 
 
 @contextmanager
@@ -369,10 +365,8 @@ def _sync(path: Path) -> None:
     """Return when a file, or the names in a folder, are on the disk."""
     place = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(place)
-    except OSError as error:
-        name_file(error, path)
-        raise
+        with naming(path):
+            os.fsync(place)
     finally:
         os.close(place)
 

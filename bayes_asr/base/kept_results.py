@@ -10,7 +10,6 @@ import pickle
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from itertools import count
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bayes_asr.base import safe_pickle
-from bayes_asr.base.errors import count_of, name_file
+from bayes_asr.base.errors import count_of, naming
 from bayes_asr.base.lock import open_to_append
 from bayes_asr.base.log import LOGGER
 
@@ -95,7 +94,7 @@ def _read(file: FileIO) -> Iterator[Any]:
 
 def _read_data(file: FileIO, number: int) -> bytes:
     """The pickle that follows, of the result of this number; EOFError where it is not whole."""
-    with _naming(file):
+    with naming(file.name):
         head = file.read(HEAD.size)
         length, checksum = HEAD.unpack(head) if len(head) == HEAD.size else (0, 0)
         if not 0 < length <= os.fstat(file.fileno()).st_size - file.tell():
@@ -113,15 +112,6 @@ def _checksum(data: bytes, number: int) -> int:
 
 def _write(file: FileIO, data: bytes) -> None:
     left = memoryview(data)
-    with _naming(file):
+    with naming(file.name):
         while left:  # a disk that becomes full takes some of it
             left = left[file.write(left) :]
-
-
-@contextmanager
-def _naming(file: FileIO) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        name_file(error, file.name)
-        raise

@@ -8,10 +8,9 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TextIO
 
-from bayes_asr.base.errors import name_file
+from bayes_asr.base.errors import naming
 
 CLOSED = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
 """How the null device stands in for a closed stream: results are not to vanish, messages may."""
@@ -54,11 +53,8 @@ def results_flushed() -> Iterator[None]:
 
 
 def _flush() -> None:
-    try:
+    with naming("standard output"):
         sys.stdout.flush()
-    except OSError as error:
-        name_file(error, Path("standard output"))
-        raise
 
 
 def is_gone(stream: TextIO) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, name_file
+from bayes_asr.base.errors import InputError, naming
 from bayes_asr.base.kept_results import KeptResults
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_serially, map_utterances
@@ -39,14 +39,10 @@ class EmbeddedDecoder:
 
     def decode(self, job: DecodeJob, scratch: Path) -> Iterator[DecodedUtterance]:
         """Decode every utterance, in order, and write lattices as `scratch`/lat.1.gz."""
-        try:
-            with (scratch / "lat.1.gz").open("wb") as lattices:
-                for decoded, lattice in self._results or start_decoding(job, kept=self._kept):
-                    lattices.write(lattice)
-                    yield decoded
-        except OSError as error:
-            name_file(error, scratch.parent / "lat.1.gz")
-            raise
+        with naming(scratch.parent / "lat.1.gz"), (scratch / "lat.1.gz").open("wb") as lattices:
+            for decoded, lattice in self._results or start_decoding(job, kept=self._kept):
+                lattices.write(lattice)
+                yield decoded
 
     def find_trouble(self) -> str:
         """Say that the form BAYES_ASR_DECODER asks for is not there; otherwise it always is."""
