@@ -22,7 +22,10 @@ from typing import BinaryIO, cast
 from bayes_asr.base.errors import InputError, naming, reason
 
 LONGEST_TEXT = 1 << 20
-HOST = platform.node() or "localhost"
+SPACE = "/proc/self/ns/pid"
+# Numbers of processes mean the same only within one PID namespace, such as a container; or 0.
+NUMBER_SPACE = os.stat(SPACE).st_ino if os.path.exists(SPACE) else 0
+HOST = f"{platform.node() or 'localhost'}.{NUMBER_SPACE}"
 WAIT = 30.0  # seconds for a named pipe to be written to
 UNFINISHED, DISCARDED = ".partial", ".discarded"
 REPLACED_BY = ".replaced_by"  # holds complete files until each has its place
@@ -372,22 +375,18 @@ def _sync(path: Path) -> None:
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Remove what processes left unfinished that are no more: of this machine, or of any by age."""
+    """Remove what processes left unfinished that are no more: of HOST, or of any by age."""
     for name in os.listdir(directory):  # plain names: there may be as many as files of a corpus
         if (match := LEFTOVER.fullmatch(name)) and _is_over(directory / name, *match.groups()):
             shutil.rmtree(directory / name, ignore_errors=True)
 
 
 def _is_over(path: Path, host: str, process: str) -> bool:
-    if host != HOST:
-        with suppress(OSError):
+    with suppress(OSError):  # such as that the process is somebody else's
+        if host != HOST:
             return time.time() - path.lstat().st_mtime > LONGEST_WORK
-        return False
-    try:
-        # Signal 0 sends nothing and only asks whether the process exists.
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # it is somebody else's
-        pass
+        try:
+            os.kill(int(process), 0)  # signal 0 only asks whether the process exists
+        except ProcessLookupError:
+            return True
     return False

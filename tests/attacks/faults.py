@@ -3,7 +3,6 @@
 import errno
 import gzip
 import pickle
-import platform
 import shutil
 import struct
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from bayes_asr.base.files import HOST
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.train.runs.version_0_1 import upgrade_architecture
@@ -111,7 +111,7 @@ class Fault:
         return self.command.split()[0]
 
 
-LEFT = f"out/.{platform.node()}.99999999.0123456789abcdef.partial"
+LEFT = f"out/.{HOST}.99999999.0123456789abcdef.partial"
 
 FAULTS = [
     # --- archives of features

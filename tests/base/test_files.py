@@ -3,6 +3,9 @@
 import errno
 import itertools
 import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +32,7 @@ from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.lattice_files import write_lattices
 from tests.attacks.breakages import unprivileged
 from tests.attacks.fuzzing import WORD_LATTICES
+from tests.support.places import ROOT
 
 
 def test_only_what_no_process_of_this_machine_writes_is_removed(tmp_path: Path) -> None:
@@ -48,6 +52,27 @@ def test_only_what_no_process_of_this_machine_writes_is_removed(tmp_path: Path) 
     left = {path.name for path in tmp_path.iterdir()}
     gone = {names["of a killed process"], names["of another machine, long ago"]}
     assert left == {"a.txt", *names.values()} - gone
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from bayes_asr.base.files import replacing
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.touch()
+"""
+
+
+def test_what_is_written_outside_a_container_is_not_removed_inside(tmp_path: Path) -> None:
+    """With the network of the machine it has its name, but the numbers of processes are its own."""
+    container = ["unshare", "--map-root-user", "--pid", "--fork"]
+    if not shutil.which("unshare") or subprocess.run([*container, "true"]).returncode:
+        pytest.skip("there is no unshare that may make a container here")
+    with replacing(tmp_path / "outside") as temporary:
+        temporary.touch()
+        command = [*container, sys.executable, "-c", WRITE, tmp_path / "inside"]
+        subprocess.run(command, cwd=ROOT, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"outside", "inside"}
 
 
 def left_by(process: int, host: str = HOST) -> str:

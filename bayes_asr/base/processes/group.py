@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -21,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from bayes_asr.base.errors import InputError, StoppedError, complaint
+from bayes_asr.base.files import NUMBER_SPACE
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.offered_memory import offer_memory, open_memory
 from bayes_asr.base.processes.shared_memory import ROOM, SharedBarrier
@@ -122,20 +122,13 @@ def _find_meeting() -> SharedBarrier | None:
     """The barrier in shared memory, if all processes can use one, which is faster than messages."""
     memory = map_shared_memory(SharedBarrier.size(size()))
     numbers = [int(number) for number in _gather_numbers(os.getpid())]
-    # Numbers of processes mean the same only within one PID namespace, such as a container.
-    alike = len(set(_gather_numbers(_find_number_space()))) == 1
+    alike = len(set(_gather_numbers(NUMBER_SPACE))) == 1
     meeting = SharedBarrier.arrange(memory, dist.get_rank(), numbers) if memory and alike else None
     # All must take the same way, so one process without memory decides for all.
     (without,) = total(meeting is None)
     if without and meeting:
         meeting.leave()
     return None if without else meeting
-
-
-def _find_number_space() -> int:
-    """In which space the numbers of processes are; 0 where there is but one."""
-    space = Path("/proc/self/ns/pid")
-    return space.stat().st_ino if space.exists() else 0
 
 
 def map_shared_memory(size: int) -> mmap.mmap | None:
