@@ -280,7 +280,9 @@ def _private_folder(parent: Path) -> Iterator[Path]:
     Errors about what lies in it name the same in `parent`.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(parent)
+    # Nobody else writes where a group waits, which may have as many files as a corpus.
+    if not (_group and parent.is_relative_to(_group[1])):
+        _remove_leftovers(parent)
     directory = parent / f".{HOST}.{os.getpid()}.{os.urandom(8).hex()}{UNFINISHED}"
     try:
         directory.mkdir(mode=0o700)  # not through a link, and not where anything is
@@ -347,8 +349,9 @@ def _finish(directory: Path) -> None:
 
 def _put_in_place(ready: Path, directory: Path) -> None:
     """Remove all old files, then move the new ones; what was moved already stays."""
-    entries = [path for path in sorted(ready.rglob("*")) if path.name != LOCK]
-    files = [path for path in entries if not path.is_dir()]
+    entries = sorted(ready.rglob("*"))
+    folders = [path for path in entries if path.is_dir()]
+    files = [path for path in entries if not path.is_dir() and path.name != LOCK]
     for path in files:
         target = directory / path.relative_to(ready)
         target.with_name(target.name.removesuffix(DISCARDED)).unlink(missing_ok=True)
@@ -360,7 +363,7 @@ def _put_in_place(ready: Path, directory: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
     # Reversed order empties the inner folders before the outer ones.
-    for path in reversed([path for path in entries if path not in files]):
+    for path in reversed(folders):
         path.rmdir()
 
 

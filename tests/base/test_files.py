@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 import pytest
@@ -142,6 +142,25 @@ def test_files_that_belong_together_change_together_or_not_at_all(tmp_path: Path
         write_pair(tmp_path, "new")
     assert caught.value.filename == str(tmp_path / "below" / "b.txt")
     assert read_all(tmp_path) == {"a.txt": "old"}
+
+
+def test_a_file_takes_no_longer_in_a_group_of_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the names that are listed, and the paths that are compared."""
+    steps, list_names, compare = itertools.count(), os.listdir, PurePath.__eq__
+
+    def listdir(folder: Path) -> list[str]:
+        return [name for name in list_names(folder) if next(steps) >= 0]
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    monkeypatch.setattr(PurePath, "__eq__", lambda x, y: next(steps) >= 0 and compare(x, y))
+    counts = []
+    for size in (10, 40):
+        before = next(steps)
+        write_group(tmp_path / f"{size}", *map(str, range(size)))
+        counts.append(next(steps) - before)
+    assert counts[1] <= 4 * counts[0]
 
 
 def no_space() -> None:
