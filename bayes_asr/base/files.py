@@ -71,17 +71,19 @@ def open_to_read(name: str) -> BinaryIO:
 
 def is_there(path: Path) -> bool:
     """Say whether a file exists, once its group is complete; OSError where that cannot be seen."""
-    check_settled(path)
-    with suppress(FileNotFoundError, NotADirectoryError, ValueError):  # no name has a zero byte
-        return bool(os.stat(path))
+    for _ in range(2):  # the old one may have gone this instant: the new one comes
+        check_settled(path)
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError):  # no name has a zero byte
+            return bool(os.stat(path))
     return False
 
 
 def find_files(directory: Path, pattern: str) -> list[Path]:
     """The files of a folder that match, sorted, once each group there is complete."""
-    check_settled(directory / pattern)
     with suppress(FileNotFoundError, NotADirectoryError):  # not where it is forbidden
-        return sorted(directory / x for x in fnmatch.filter(os.listdir(directory), pattern))
+        while REPLACED_BY in (names := os.listdir(directory)):
+            check_settled(directory / pattern)
+        return sorted(directory / name for name in fnmatch.filter(names, pattern))
     return []
 
 
@@ -251,16 +253,18 @@ def check_settled(path: Path | str) -> None:
 
 def find_below(directory: Path, *names: str) -> list[Path]:
     """The files of these names (with * for any part) at or below a folder, whole and in place."""
-    find_files(directory, "*")  # OSError where `rglob` would pass over what is forbidden
-    # The list is made first, since finishing removes folders that are being walked.
-    for stopped in list(directory.rglob(REPLACED_BY)):
-        check_settled(stopped)
-    return sorted(
-        path
-        for name in names
-        for path in directory.rglob(name)
-        if not any(LEFTOVER.fullmatch(part) for part in path.parts)
-    )
+    find_files(directory, "*")  # OSError where `os.walk` would pass over what is forbidden
+    paths = [
+        Path(place, name)
+        for place, folders, files in os.walk(directory)
+        for name in (*folders, *files)
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in (*names, REPLACED_BY))
+    ]
+    if stopped := [path for path in paths if path.name == REPLACED_BY]:
+        for path in stopped:
+            check_settled(path)
+        return find_below(directory, *names)
+    return sorted(path for path in paths if not any(map(LEFTOVER.fullmatch, path.parts)))
 
 
 def _find_place(path: Path) -> Path:

@@ -233,6 +233,52 @@ def test_who_reads_during_a_replacement_gets_the_new_file(
     assert [fields for _, fields in iter_lines(table)] == [["a", "new"]]
 
 
+@pytest.mark.parametrize(
+    ("call", "look"),
+    [
+        ("stat", lambda folder: is_there(folder / "table")),
+        ("listdir", lambda folder: find_files(folder, "t*") == [folder / "table"]),
+        ("scandir", lambda folder: find_below(folder.parent, "t*") == [folder / "table"]),
+    ],
+    ids=["a file", "files", "files below"],
+)
+def test_who_looks_during_a_replacement_sees_the_new_file(
+    call: str, look: Callable[[Path], bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins when the reader has looked for one, and before it looks for the file."""
+    folder = tmp_path / "folder"
+    write_group(folder, "table")
+    look_up = getattr(os, call)
+
+    def look_too_late(path: Path | str) -> object:
+        if Path(path) in (folder, folder / "table"):
+            monkeypatch.setattr(os, call, look_up)
+            (folder / REPLACED_BY).mkdir()
+            (folder / REPLACED_BY / ".lock").touch()
+            (folder / "table").rename(folder / REPLACED_BY / "table")
+        return look_up(path)
+
+    monkeypatch.setattr(os, call, look_too_late)
+    assert look(folder)
+
+
+def test_a_folder_that_goes_while_one_looks_below_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a checkpoint that is being written."""
+    for name in ("a", "b"):
+        write_group(tmp_path / name, "table")
+    scan = os.scandir
+
+    def scan_too_late(path: object) -> object:
+        if str(path) == f"{tmp_path}/b":
+            shutil.rmtree(tmp_path / "b")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scan_too_late)
+    assert find_below(tmp_path, "table") == [tmp_path / "a" / "table"]
+
+
 def _write_to_a_full_disk(path: Path) -> None:
     with replacing(path) as temporary:
         temporary.write_text("new")
