@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bayes_asr.base.errors import InputError, count_of, name_some
-from bayes_asr.base.files import is_there, real_path, replacing, settle, together
+from bayes_asr.base.files import discard, is_there, real_path, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.places import refuse_foreign, refuse_replacing
@@ -55,7 +55,7 @@ from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.rxfilename import list_archives
-from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_mapping
+from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_lines, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.nn.frames import describe_stride
 from bayes_asr.tasks.task import task_of
@@ -304,11 +304,12 @@ def _write(
     lang, model, *_ = pronouncer_files
     copies = (model, model.parent / "tree", find_phones_file(lang, model))
     with alone_in(out), together(out):
+        for path in list_files(out, None, ()) if is_there(out / MARK) else ():
+            discard(path)  # of an earlier alignment; those of this one come with the results
         write_int_vectors(sift(), out / ALIGNMENTS)
         for path, name in zip(copies, MODEL_FILES, strict=True):
             with replacing(out / name) as temporary:
                 shutil.copyfile(path, temporary)
         record = {"by": aligner, "data": str(data.path), **asdict(summary)}
-        with replacing(out / MARK) as temporary:
-            temporary.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        write_lines([json.dumps(record)], out / MARK)
     return summary

@@ -17,6 +17,8 @@ from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import MEANS, WORDS, write_spoken_corpus
 from tests.support.textgrids import read_textgrid
 
+TIMED = ("words.ctm", "phones.ctm", "confidence.txt")
+
 
 def flat(root: Path, name: str, *more: str) -> int:
     out = root / "exp" / ("ali" if name == "train" else f"ali_{name}")
@@ -184,6 +186,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_words_of_an_earlier_alignment_go_with_it(corpus: Path, tmp_path: Path) -> None:
+    """As when a network has aligned there; in a folder of another's they stay."""
+    for name in TIMED:
+        (tmp_path / name).write_text("by hand")
+    assert flat(corpus, "dev", f"--out={tmp_path}") == 0
+    assert contents(tmp_path).keys() > set(TIMED)
+    assert flat(corpus, "dev", f"--out={tmp_path}") == 0
+    assert not contents(tmp_path).keys() & set(TIMED)
+
+
 def other_lang(corpus: Path, folder: Path, words: Iterable[str]) -> Path:
     """A dictionary of some of the words, whose model has other numbers."""
     shutil.copytree(corpus / "dict", folder)
@@ -276,7 +288,7 @@ def test_ctms_and_textgrids_have_the_frames_of_the_alignment(
     assert main(["align", *given, *more]) == 0
     alignments, phones = Alignments(tmp_path / "one"), read_symbols(tmp_path / "one" / "phones.txt")
     texts = read_text(data / "text")
-    for name in ("words.ctm", "phones.ctm", "confidence.txt"):
+    for name in TIMED:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     assert read_mapping(tmp_path / "one" / "confidence.txt").keys() == texts.keys()
     for utt, words in texts.items():
