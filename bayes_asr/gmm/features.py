@@ -319,6 +319,7 @@ def write_fmllr(
                     shutil.copyfile(data / name, temporary)
             else:
                 discard(out / name)
+        discard(out / "frontend.json")  # of features of sound that were there before
         if sound := read_analysis(data):
             write_record(FmllrRecord(model_dir, sound), out)
         else:

@@ -204,6 +204,8 @@ def test_adapted_data_directory_has_all_that_a_network_reads(
     (data / "stm").write_text("a line\n")
     (data / "frontend.json").write_text("{}")
     out = tmp_path / "fmllr"
+    out.mkdir()
+    (out / "frontend.json").write_text("{}")  # of features that were there before
     assert write_fmllr(data, model_dir, model_dir, out) == len(UTTERANCES)
     features = SpeakerFeatures(read_data_dir(data), replace(LDA, transforms=TRANSFORMS))
     written = dict(iter_matrices(out / "feats.scp"))

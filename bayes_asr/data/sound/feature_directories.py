@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.base.files import replacing, settle, together
+from bayes_asr.base.files import discard, replacing, settle, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.base.shards import Mapper
+from bayes_asr.data.features import fmllr_record
 from bayes_asr.data.features.front_end import cmvn_statistics, read_analysis
 from bayes_asr.data.features.skipped import check_limit
 from bayes_asr.data.sound.audio import Channel
@@ -78,6 +79,7 @@ def write_features(
         write_matrices(stats.items(), data_dir / "cmvn.ark", data_dir / "cmvn.scp")
         with replacing(data_dir / "frontend.json") as temporary:
             temporary.write_text(json.dumps(asdict(front_end)) + "\n", encoding="utf-8")
+        discard(data_dir / fmllr_record.FILE)  # of adapted features that were there before
 
 
 def _compare_source(data_dir: Path, analysis: Mapping[str, Any]) -> None:

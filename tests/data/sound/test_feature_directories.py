@@ -86,7 +86,9 @@ def corpus(folder: Path, seconds: dict[str, float], rate: int = 16000) -> Path:
 
 def test_a_data_directory_gets_features_and_statistics(tmp_path: Path) -> None:
     folder, front_end = corpus(tmp_path / "d", {"a1": 0.5, "a2": 0.3, "b1": 0.4}), Analysis()
+    (folder / "fmllr.json").write_text("{}")  # of features that were there before
     write_features(folder, front_end)
+    assert not (folder / "fmllr.json").exists()
     data = read_data_dir(folder)
     assert data.feats is not None
     assert data.cmvn is not None
