@@ -16,7 +16,13 @@ from numpy.typing import DTypeLike
 
 from bayes_asr.base.errors import InputError, opening
 from bayes_asr.base.files import writing
-from bayes_asr.kaldi_io.binary import KaldiReader, iter_lines, open_bytes, read_pairs
+from bayes_asr.kaldi_io.binary import (
+    KaldiReader,
+    iter_lines,
+    open_bytes,
+    read_pairs,
+    refuse_repeated,
+)
 from bayes_asr.kaldi_io.byte_reader import ByteReader, OpenPipe, check_name
 from bayes_asr.kaldi_io.integers import read_binary_ints, read_text_ints
 from bayes_asr.kaldi_io.matrix import read_binary, read_header, read_text_matrix
@@ -246,8 +252,7 @@ def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
         utt, rxfilename = fields if len(fields) == 2 else (fields[0], "")
         if not rxfilename:
             raise InputError(f"{path}, line {number}: {utt} has no file; complete the line")
-        if utt in table:
-            raise InputError(f"{path}, line {number}: {utt} is there a second time; keep one line")
+        refuse_repeated(table, utt, path, number)
         if is_pipe(rxfilename):
             refuse_pipe(rxfilename, f"{path}, line {number}: {utt}", open_pipe)
         table[utt] = rxfilename

@@ -6,7 +6,7 @@ import re
 import stat
 import struct
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -73,6 +73,12 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
                 number += 1
                 if fields:
                     yield number, fields
+
+
+def refuse_repeated(names: Container[str], name: str, path: Path, number: int) -> None:
+    """Raise InputError for the name of a line that is among those of the lines before it."""
+    if name in names:
+        raise InputError(f"{path}, line {number}: {name} is there a second time; keep one line")
 
 
 def refuse_documents(content: bytes, path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
-from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.binary import iter_lines, refuse_repeated
 from bayes_asr.kaldi_io.byte_reader import parse_real
 
 FIRST_SIDES = ("A", "a", "0", "1")
@@ -17,6 +17,7 @@ Segment = tuple[str, str, int | None, float, float]
 
 def read_segments(path: Path) -> Iterator[Segment]:
     """Yield the segments of a file, which have a place in a recording."""
+    utterances: set[str] = set()
     for number, fields in iter_lines(path):
         try:
             (utt, recording), (start, end) = fields[:2], map(parse_real, fields[2:4])
@@ -31,6 +32,8 @@ def read_segments(path: Path) -> Iterator[Segment]:
             raise InputError(
                 f"{path}, line {number}: {utt} from {start:g} to {end:g} s; correct it"
             )
+        refuse_repeated(utterances, utt, path, number)
+        utterances.add(utt)
         yield utt, recording, channel, start, end
 
 
@@ -46,5 +49,8 @@ def read_sides(path: Path) -> dict[str, str]:
     """The sides of a conversation (reco2file_and_channel) other than the first, by recording."""
     if not is_there(path):
         return {}
-    lines = (fields for _, fields in iter_lines(path))
-    return {fields[0]: fields[-1] for fields in lines if fields[-1] not in FIRST_SIDES}
+    sides: dict[str, str] = {}
+    for number, fields in iter_lines(path):
+        refuse_repeated(sides, fields[0], path, number)
+        sides[fields[0]] = fields[-1]
+    return {recording: side for recording, side in sides.items() if side not in FIRST_SIDES}

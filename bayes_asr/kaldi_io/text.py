@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
-from bayes_asr.kaldi_io.binary import iter_lines, read_pairs
+from bayes_asr.kaldi_io.binary import iter_lines, read_pairs, refuse_repeated
 from bayes_asr.kaldi_io.byte_reader import SPARSE
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
@@ -23,7 +23,7 @@ def read_text(path: Path) -> dict[str, list[str]]:
     """
     table: dict[str, list[str]] = {}
     for number, (utt, *words) in iter_lines(Path(path)):
-        _refuse_repeated(table, utt, path, number)
+        refuse_repeated(table, utt, path, number)
         table[utt] = words
     return table
 
@@ -39,7 +39,7 @@ def read_mapping(path: Path) -> dict[str, str]:
         if len(fields) != 2:
             problem = f"{fields[0]} has {len(fields)} fields"
             raise InputError(f"{path}, line {number}: {problem}, not 2; correct the line")
-        _refuse_repeated(table, fields[0], path, number)
+        refuse_repeated(table, fields[0], path, number)
         table[fields[0]] = fields[1]
     return table
 
@@ -53,7 +53,7 @@ def read_symbols(path: Path) -> dict[str, int]:
             shown = " ".join(fields)[:40]
             raise InputError(f"{path}, line {number}: not a symbol and its id: {shown}; correct it")
         symbol, identity = fields[0], int(fields[1])
-        _refuse_repeated(table, symbol, path, number)
+        refuse_repeated(table, symbol, path, number)
         if identity in lines:
             raise InputError(
                 f"{path}, line {number}: {symbol} has the id {identity} of line {lines[identity]};"
@@ -166,11 +166,6 @@ class DataDir:
         table = read_text(file)
         refuse_strangers(file, table, self.utt2spk)
         return table
-
-
-def _refuse_repeated(table: Mapping[str, object], key: str, path: Path, number: int) -> None:
-    if key in table:
-        raise InputError(f"{path}, line {number}: {key} is there a second time; keep one line")
 
 
 def refuse_strangers(file: Path, table: Mapping[str, object], utt2spk: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io import binary, byte_reader
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.data_dir import read_data_dir
-from bayes_asr.kaldi_io.segments import read_segments
+from bayes_asr.kaldi_io.segments import read_segments, read_sides
 from bayes_asr.kaldi_io.text import (
     read_mapping,
     read_symbols,
@@ -215,9 +215,18 @@ def test_utterances_without_a_speaker_are_named(tmp_path: Path, name: str) -> No
         ("u r 0 \u0661", "with times in seconds.*: u r 0"),
         ("u r 0 eins", "with times in seconds.*: u r 0 eins"),
         ("u r 2 1", "u from 2 to 1 s; correct it"),
+        ("a r 1 2", "a is there a second time; keep one line"),
     ],
 )
 def test_what_is_wrong_with_a_segment_is_told(line: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "segments").write_text(f"a r 0 -1\n{line}\n")
     with pytest.raises(InputError, match=f"segments, line 2: .*{message}"):
         list(read_segments(tmp_path / "segments"))
+
+
+def test_a_recording_has_one_side(tmp_path: Path) -> None:
+    path = table(tmp_path, b"r talk A\nq talk B\n")
+    assert read_sides(path) == {"q": "B"}
+    table(tmp_path, b"r talk A\nq talk B\nr talk B\n")
+    with pytest.raises(InputError, match="line 3: r is there a second time"):
+        read_sides(path)

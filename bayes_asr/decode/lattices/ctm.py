@@ -11,7 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.lattices.mbr import TimedWord
-from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.binary import iter_lines, refuse_repeated
 from bayes_asr.kaldi_io.segments import read_segments
 from bayes_asr.kaldi_io.text import write_lines
 
@@ -63,13 +63,15 @@ def read_places(data_dir: Path) -> dict[str, Place] | None:
 
 def read_files_and_channels(data_dir: Path) -> dict[str, tuple[str, str]] | None:
     """File and channel of each recording of a data directory; None without FILES."""
-    path, files = data_dir / FILES, {}
+    path = data_dir / FILES
     if not is_there(path):
         return None
+    files: dict[str, tuple[str, str]] = {}
     for number, fields in iter_lines(path):
         if len(fields) != 3:
             raise InputError(f"{path}, line {number}: not `recording file channel`")
         recording, file, channel = fields
+        refuse_repeated(files, recording, path, number)
         files[recording] = file, channel
     return files
 

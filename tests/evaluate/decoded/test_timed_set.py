@@ -309,6 +309,7 @@ def write(name: str, text: str) -> Callable[[Path], None]:
         (write("data/dev/segments", "u1 r 10\n"), "segments, line 1: not `utt recording"),
         (write("data/dev/reco2file_and_channel", "r r A\n"), "lacks q, the recording of u3"),
         (write("data/dev/reco2file_and_channel", "r\n"), "line 1: not `recording file channel`"),
+        (write("data/dev/reco2file_and_channel", "r r A\nq q B\nr r B\n"), "line 3: r is there a"),
         (write("data/dev/text", f"{TEXT}u4 YES\n"), "wip0.0.txt: 1 of 4 utterances .* u4"),
         (write("graph/words.txt", "<eps> 0\nyes 1\n"), "words.txt: no symbol for word 2"),
     ],
