@@ -4,6 +4,7 @@ libsndfile decodes them, through soundfile; `containers` finds out whether they 
 """
 
 import io
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import scipy  # which imports its parts as they are used
 
 from bayes_asr.base.errors import InputError, opening
+from bayes_asr.base.files import check_settled
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.sound.containers import CONVERT_ANY, KINDS, NEEDED, check_complete, is_known
 from bayes_asr.data.sound.file_bytes import FileBytes
@@ -168,6 +170,14 @@ def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
         return samples
     # Speech that is n/d as fast has d/n of the samples at the same rate.
     return resample(samples, factor.numerator, factor.denominator)
+
+
+def check_is_there(name: str) -> None:
+    """InputError as of `read_channels` for a file that is not there; commands are not looked at."""
+    if name != STDIN and not is_pipe(name):
+        with opening(f"{name}: cannot be opened"):
+            check_settled(name)
+            os.stat(name)
 
 
 def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:

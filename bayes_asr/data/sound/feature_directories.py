@@ -69,6 +69,7 @@ def write_features(
     sounds = Recordings(data_dir, front_end.sample_rate, channel, open_pipe)
     compute = partial(_compute, sounds, front_end)
     recordings = list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
+    _check_inputs(data_dir, sounds, recordings, utt2spk)
     computed = mapper(compute, recordings) if mapper else starmap(compute, recordings)
 
     # Features, statistics and the analysis replace the old ones together, or not at all.
@@ -96,6 +97,20 @@ def _compare_source(data_dir: Path, analysis: Mapping[str, Any]) -> None:
                 *(data_dir, key, value, source, original[key]),
                 *(key.replace("_", "-"), original[key]),
             )
+
+
+def _check_inputs(
+    data_dir: Path,
+    sounds: Recordings,
+    recordings: Iterable[tuple[str, Sequence[Segment]]],
+    utt2spk: Mapping[str, str],
+) -> None:
+    """Find what is missing before the first sound is read, as the last one may come hours later."""
+    for recording, segments in recordings:
+        sounds.check_is_there(recording)
+        for utt in [segment[0] for segment in segments] or [recording]:
+            if utt not in utt2spk:
+                raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
 
 
 def _compute(
@@ -140,8 +155,6 @@ def _sift(
     for matrices, new_remarks in computed:
         remarks += new_remarks
         for utt, matrix in matrices:
-            if utt not in utt2spk:
-                raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
             if len(matrix):
                 missing.pop(utt, None)  # a second one is refused where it is written
                 speaker = utt2spk[utt]

@@ -1,6 +1,7 @@
 """Recordings of a Kaldi data directory: the samples of its utterances."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bayes_asr.data.sound.audio import (
     Channel,
     bring_to_rate,
     change_speed,
+    check_is_there,
     read_channels,
     split_speed,
     take_channel,
@@ -43,11 +45,9 @@ class Recordings:
     def read(self, name: str, channel: int | None, announce: Announce) -> np.ndarray:
         """Samples [N] of a recording; channel: of `segments`, which precedes the general one."""
         what = f"{self.files[name]} ({name})"
-        try:
+        with self._naming(name):
             file, speed = split_speed(self.files[name])
             samples, rate = read_channels(file, open_pipe=self.open_pipe)
-        except InputError as error:
-            raise InputError(f"{self.table}: {name}: {error}") from None
         selected = self.channel if channel is None else channel
         if selected is None and samples.shape[1] > 1 and name in self.sides:
             raise InputError(
@@ -57,6 +57,19 @@ class Recordings:
             )
         mono = take_channel(samples, selected, what, announce)
         return change_speed(bring_to_rate(mono, rate, self.rate, what, announce), speed)
+
+    def check_is_there(self, name: str) -> None:
+        """InputError where a recording is a file, and that is not there."""
+        with self._naming(name):
+            check_is_there(split_speed(self.files[name])[0])
+
+    @contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        """Say which line of the table an InputError is about."""
+        try:
+            yield
+        except InputError as error:
+            raise InputError(f"{self.table}: {name}: {error}") from None
 
 
 def list_recordings(

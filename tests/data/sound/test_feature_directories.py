@@ -323,6 +323,26 @@ def test_faults_of_the_tables_are_named(
     assert not (folder / "feats.scp").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("utt2spk", "a1 a\n", "lacks the utterance b1"),
+        ("wav.scp", "a1 a1.wav\nb1 gone.wav\n", "b1: gone.wav: cannot be opened: No such file"),
+        ("wav.scp", "a1 a1.wav\nb1 gone.wav[speed=0.9]\n", "b1: gone.wav: cannot be opened"),
+        ("wav.scp", "a1 a1.wav\nb1 b1.wav[speed=99]\n", "b1: .*a speed is a number from 0.1"),
+    ],
+)
+def test_what_is_missing_is_named_before_the_first_sound_is_read(
+    name: str, content: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Features of a corpus take hours."""
+    folder = corpus(tmp_path / "d", {"a1": 0.5, "b1": 0.5})
+    (folder / name).write_text(content)
+    monkeypatch.setattr(Recordings, "read", lambda *_: pytest.fail("a sound is read"))
+    with pytest.raises(InputError, match=message):
+        write_features(folder, Analysis())
+
+
 def test_another_rate_is_resampled_and_announced_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
