@@ -68,8 +68,7 @@ def write_features(
     stats: dict[str, np.ndarray] = {}
     sounds = Recordings(data_dir, front_end.sample_rate, channel, open_pipe)
     compute = partial(_compute, sounds, front_end)
-    recordings = list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
-    _check_inputs(data_dir, sounds, recordings, utt2spk)
+    recordings = _list_inputs(data_dir, sounds, utt2spk, max_skipped)
     computed = mapper(compute, recordings) if mapper else starmap(compute, recordings)
 
     # Features, statistics and the analysis replace the old ones together, or not at all.
@@ -99,18 +98,22 @@ def _compare_source(data_dir: Path, analysis: Mapping[str, Any]) -> None:
             )
 
 
-def _check_inputs(
-    data_dir: Path,
-    sounds: Recordings,
-    recordings: Iterable[tuple[str, Sequence[Segment]]],
-    utt2spk: Mapping[str, str],
-) -> None:
-    """Find what is missing before the first sound is read, as the last one may come hours later."""
+def _list_inputs(
+    data_dir: Path, sounds: Recordings, utt2spk: Mapping[str, str], max_skipped: float
+) -> list[tuple[str, list[Segment]]]:
+    """The recordings as `list_recordings`; InputError for a name or file that is missing, before
+    the first sound is read: the last may be reached hours later.
+    """
+    speakers = data_dir / "utt2spk"
+    if not utt2spk:
+        raise InputError(f"{speakers}: names no utterance; write each with its speaker")
+    recordings = list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
     for recording, segments in recordings:
         sounds.check_is_there(recording)
         for utt in [segment[0] for segment in segments] or [recording]:
             if utt not in utt2spk:
-                raise InputError(f"{data_dir / 'utt2spk'}: lacks the utterance {utt}; add it")
+                raise InputError(f"{speakers}: lacks the utterance {utt}; add it")
+    return recordings
 
 
 def _compute(

@@ -1,6 +1,6 @@
 """Recordings of a Kaldi data directory: the samples of its utterances."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -73,16 +73,24 @@ class Recordings:
 
 
 def list_recordings(
-    data_dir: Path, sounds: Recordings, total: int, limit: float
+    data_dir: Path,
+    sounds: Recordings,
+    total: int,
+    limit: float,
+    utterances: Container[str] | None = None,
 ) -> list[tuple[str, list[Segment]]]:
     """Each recording and, where `segments` is there, those that follow one another in it.
 
     Recordings that wav.scp lacks are named; InputError if more than `limit` of the `total`
-    utterances are of these.
+    utterances are of these. utterances: those that are wanted; None for all.
     """
     if not is_there(data_dir / "segments"):
-        return [(utt, []) for utt in sounds.files]
-    segments = read_segments(data_dir / "segments")
+        return [(utt, []) for utt in sounds.files if utterances is None or utt in utterances]
+    segments = (
+        segment
+        for segment in read_segments(data_dir / "segments")
+        if utterances is None or segment[0] in utterances
+    )
     # A group is a run of segments of one recording and channel, so its sound is read once.
     grouped = [(key[0], [*parts]) for key, parts in groupby(segments, key=lambda s: s[1:3])]
     absent: dict[str, list[Segment]] = {}

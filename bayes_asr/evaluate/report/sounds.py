@@ -22,18 +22,13 @@ def iter_sounds(data: Path, utterances: Collection[str]) -> Iterator[tuple[str, 
     """
     recordings = Recordings(data, RATE, None, None)
     count = 0
-    for recording, segments in list_recordings(data, recordings, len(utterances), 1.0):
-        listed = [segment for segment in segments if segment[0] in utterances]
-        if not listed and (segments or recording not in utterances):
-            continue
-        for sound in read_utterances(recordings, recording, listed, warn):
+    total = len(utterances)
+    for recording, segments in list_recordings(data, recordings, total, 1.0, utterances):
+        for sound in read_utterances(recordings, recording, segments, warn):
             count += 1
             yield sound
-    if count < len(utterances):
-        absent = len(utterances) - count
-        LOGGER.warning(
-            "%s: lacks %d of the %d utterances of the page", data, absent, len(utterances)
-        )
+    if count < total:
+        LOGGER.warning("%s: lacks %d of the %d utterances of the page", data, total - count, total)
 
 
 def write_sounds(data: Path, stems: Mapping[str, str], out: Path) -> dict[str, str]:

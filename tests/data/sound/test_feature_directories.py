@@ -323,6 +323,16 @@ def test_faults_of_the_tables_are_named(
     assert not (folder / "feats.scp").exists()
 
 
+def test_a_directory_of_no_utterance_gets_no_features(tmp_path: Path) -> None:
+    """Be there segments or not."""
+    for name, content in {"utt2spk": "", "wav.scp": "", "segments": "b1 c 0 1\n"}.items():
+        (tmp_path / name).write_text(content)
+        if name != "utt2spk":
+            with pytest.raises(InputError, match="utt2spk: names no utterance"):
+                write_features(tmp_path, Analysis())
+    assert not (tmp_path / "feats.scp").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -70,6 +70,18 @@ def test_sound_is_drawn_and_lies_beside_the_page(tmp_path: Path) -> None:
     assert "left:10.0%;width:20.0%" in page  # of the second that the sound lasts
 
 
+@pytest.mark.parametrize("listed", [["bad"], []])
+def test_recordings_of_other_utterances_need_not_be_there(listed: list, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(0, 500, (RATE, 1)).round().astype(np.int16)
+    (tmp_path / "r.wav").write_bytes(riff(noise))
+    (tmp_path / "wav.scp").write_text(f"r {tmp_path / 'r.wav'}\n")
+    (tmp_path / "segments").write_text("a gone 0 1\nb gone 0 1\nbad r 0.25 0.75\nc r 0 1\n")
+    found = {utt: samples[:, None] for utt, samples in iter_sounds(tmp_path, listed)}
+    assert [*found] == listed
+    for samples in found.values():
+        np.testing.assert_array_equal(samples, noise[RATE // 4 : 3 * RATE // 4])
+
+
 @pytest.mark.parametrize("utt", ["../../x", "..", "/x", "a/../../../b"])
 def test_sound_of_any_name_lies_beside_the_page(utt: str, tmp_path: Path) -> None:
     out = tmp_path / "a" / "b"
