@@ -1,5 +1,6 @@
 """Bytes, lines and Kaldi's basic types from files that may be truncated or forged."""
 
+import codecs
 import gzip
 import os
 import re
@@ -68,7 +69,7 @@ def iter_lines(path: Path, splits: int = -1) -> Iterator[tuple[int, list[str]]]:
         for block in iter(source.lines, b""):
             if not number:
                 refuse_documents(block, path)
-            raw = block if number else block.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
+            raw = block if number else block.removeprefix(codecs.BOM_UTF8)
             for fields in _split_lines(raw, splits, path, number):
                 number += 1
                 if fields:

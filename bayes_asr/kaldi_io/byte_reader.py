@@ -1,5 +1,6 @@
 """A file read byte by byte that may be truncated or forged: each reading is checked."""
 
+import codecs
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -157,6 +158,8 @@ class ByteReader:
             raw, separator = self.word()
             if not raw:
                 return
+            if not start and not (raw := raw.removeprefix(codecs.BOM_UTF8)):
+                continue  # in a line of its own
             try:
                 utt = raw.decode()
             except UnicodeDecodeError:

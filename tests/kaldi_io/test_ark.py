@@ -129,6 +129,17 @@ def test_text_archives(tmp_path: Path) -> None:
     assert [(utt, list(v)) for utt, v in vectors] == [("a", [1, 2, -3]), ("b", []), ("c", [4])]
 
 
+@pytest.mark.parametrize("begin", [b"", b"\n", b"\r\n "])
+def test_a_byte_order_mark_is_no_part_of_a_name(begin: bytes, tmp_path: Path) -> None:
+    """As in tables; editors on Windows write it."""
+    mark = "\ufeff".encode()
+    vectors = iter_int_vectors(ark_file(tmp_path, mark + begin + b"a 1 2\nb 3\n"))
+    assert {utt: v.tolist() for utt, v in vectors} == {"a": [1, 2], "b": [3]}
+    matrices = iter_matrices(ark_file(tmp_path, mark + begin + b"a [ 7 8 ]\n"))
+    assert {utt: matrix.tolist() for utt, matrix in matrices} == {"a": [[7, 8]]}
+    assert not list(iter_int_vectors(ark_file(tmp_path, mark + begin)))
+
+
 def test_double_and_single_matrix_files(tmp_path: Path) -> None:
     double = MATRIX.astype(np.float64) + 1e-12
     path = ark_file(tmp_path, binary(double, b"DM"))
