@@ -33,7 +33,7 @@ class Classes(Labels):
         self.names = tuple(names)
         self._numbers = {name: number for number, name in enumerate(self.names)}
         for utt in lengths:
-            check_class(classes[utt], utt, self.where(utt), self.names)
+            check_class(classes[utt], utt, self.where(utt), self._numbers)
         text = "\n".join(f"{utt} {classes[utt]}" for utt in lengths)
         self.digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -46,8 +46,8 @@ class Classes(Labels):
         return np.array([self._numbers[self._values[utt]]], np.int32)
 
 
-def check_class(name: str, utt: str, where: Path, classes: Sequence[str]) -> None:
-    """InputError for a class that a training set did not have."""
+def check_class(name: str, utt: str, where: Path, classes: Mapping[str, int]) -> None:
+    """InputError for a class that a training set did not have; classes: their numbers by name."""
     if name not in classes:
         raise InputError(
             f"{where}: {utt} is of the class {name}, which no utterance of the training set is of"

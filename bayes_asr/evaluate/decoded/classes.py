@@ -136,12 +136,12 @@ def check_decisions(
     directories: data directories with utt2spk and, for durations, utt2dur.
     """
     network = decisions.network
+    numbers = {name: number for number, name in enumerate(network.classes)}
     for utt in decisions.numbers:
         if utt not in classes:
             reason = f"{utt} has no class to compare with; write it there"
             raise InputError(f"{directories[0]}: {reason}")
-        check_class(classes[utt], utt, directories[0], network.classes)
-    numbers = {name: number for number, name in enumerate(network.classes)}
+        check_class(classes[utt], utt, directories[0], numbers)
     utterances = ClassifiedUtterances(
         network.classes,
         list(decisions.numbers),
