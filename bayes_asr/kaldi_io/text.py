@@ -14,6 +14,7 @@ from bayes_asr.kaldi_io.binary import iter_lines, read_pairs, refuse_repeated
 from bayes_asr.kaldi_io.byte_reader import SPARSE
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
+SPEED_PREFIX = "sp{}-"  # begins all names of speech at another speed, such as 0.9
 
 
 def read_text(path: Path) -> dict[str, list[str]]:

@@ -27,10 +27,10 @@ from bayes_asr.data.targets.target import Labels
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.data_dir import check_cmvn
 from bayes_asr.kaldi_io.sorted_table import split_table
-from bayes_asr.kaldi_io.text import DataDir
+from bayes_asr.kaldi_io.text import SPEED_PREFIX, DataDir
 from bayes_asr.tasks.task import task_of
 
-AT_SPEED = re.compile(r"^(sp\d+\.\d+-)+")  # before the name of a speaker, as `speed` writes it
+SPEED_PREFIXES = re.compile("^(" + SPEED_PREFIX.format(r"\d+\.\d+") + ")+")
 MFCC = 13  # cepstra of Kaldi's mfcc.conf, which say little without their derivatives
 
 
@@ -258,7 +258,7 @@ def _check_alike(train: LabelledSet, dev: LabelledSet) -> None:
 def _held_out(train: LabelledSet, share: float, noun: str) -> tuple[LabelledSet, LabelledSet]:
     """Split off whole speakers, at all speeds, by a hash of their names; noun: what dev lacks."""
     named = train.features.speakers
-    utt2spk = {utt: AT_SPEED.sub("", named[utt]) for utt in train.lengths}
+    utt2spk = {utt: SPEED_PREFIXES.sub("", named[utt]) for utt in train.lengths}
     speakers = sorted(
         # A hash orders speakers alike on every machine, and independently of other speakers.
         {*utt2spk.values()},
@@ -274,10 +274,7 @@ def _held_out(train: LabelledSet, share: float, noun: str) -> tuple[LabelledSet,
     held = set(speakers[:count])
     LOGGER.warning(
         "dev has no %s: %d of %d training speakers are held out to drive the learning rate: %s",
-        noun,
-        count,
-        len(speakers),
-        name_some(sorted(held)),
+        *(noun, count, len(speakers), name_some(sorted(held))),
     )
     remaining, out = (
         {u: n for u, n in train.lengths.items() if (utt2spk[u] in held) == is_held_out}

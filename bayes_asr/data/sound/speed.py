@@ -20,6 +20,7 @@ from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.segments import segment_error
 from bayes_asr.kaldi_io.text import (
+    SPEED_PREFIX,
     read_mapping,
     write_lines,
     write_mapping,
@@ -126,7 +127,7 @@ def _format(factor: Fraction) -> str:
 
 
 def _prefix(factor: Fraction) -> str:
-    return "" if factor == 1 else f"sp{_format(factor)}-"
+    return "" if factor == 1 else SPEED_PREFIX.format(_format(factor))
 
 
 def _convert_sounds(path: Path, factor: Fraction) -> Iterator[str]:
