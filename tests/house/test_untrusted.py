@@ -79,6 +79,7 @@ def test_gzip_bombs_are_refused_before_they_expand(
     """With a hundredth of the room that readers give, to bombs of a hundredth of the size."""
     monkeypatch.setattr(byte_reader, "ALWAYS_ALLOWED", 1 << 17)
     monkeypatch.setattr(byte_reader, "MOST_EXPANSION", 2)
+    monkeypatch.setattr(byte_reader, "LABEL_EXPANSION", 2)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(content))
     assert path.stat().st_size < (1 << 19)

@@ -167,6 +167,15 @@ def test_gzipped_archive_and_offsets_into_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_matrix(f"{path}:{offset}", "b"), MATRIX + 1)
 
 
+def test_labels_that_hardly_change_are_packed_as_far_as_gzip_can(tmp_path: Path) -> None:
+    """One label an hour, as of silence; 258 equal bytes take two bits."""
+    labels = {f"u{number}": np.full(360_000, number, np.int32) for number in range(10)}
+    write_int_vectors(labels.items(), tmp_path / "ali.1.gz")
+    assert (tmp_path / "ali.1.gz").stat().st_size < 10 * 5 * 360_000 / 500
+    for utt, found in iter_int_vectors(tmp_path / "ali.1.gz"):
+        np.testing.assert_array_equal(found, labels[utt])
+
+
 def test_streams_do_not_hold_the_corpus(tmp_path: Path) -> None:
     big = np.ones((1000, 100), np.float32)
     write_matrices(((f"u{i}", big) for i in range(50)), tmp_path / "x.ark")
