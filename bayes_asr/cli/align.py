@@ -188,7 +188,7 @@ def _align_file(args: argparse.Namespace) -> None:
     )
     report = aligned.parts and LongReport.of(aligned.parts, lines)
     if report and args.out:
-        report.write(recording, args.file, lines, args.out)
+        report.write(recording, args.file, lines, args.out, args.channel)
     outdated = list_report(args.out) if args.out and not report else []
     aligned.write(args.out, args.textgrid, outdated)
     if args.json:

@@ -1,6 +1,7 @@
 """Report of a text against a long recording: the times of its lines, and what either lacks."""
 
 import json
+import os
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -9,18 +10,21 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
 from bayes_asr.base.errors import count_of
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import discard, is_there, read_bytes, replacing, together
+from bayes_asr.base.log import LOGGER
 from bayes_asr.base.places import refuse_foreign
+from bayes_asr.data.sound.audio import STDIN, Channel
 from bayes_asr.decode.align_long import LongAlignment
-from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
+from bayes_asr.kaldi_io.text import write_lines, write_speakers
 
 MARK = "lines.json"  # of a folder of ours
 DATA_DIR = ("segments", "text", "wav.scp", "utt2spk", "spk2utt")
+FEATURES = ("feats.scp", "feats.ark", "cmvn.scp", "cmvn.ark", "frontend.json")
 
 
 def list_report(out: Path) -> list[Path]:
-    """The files of the report that a folder holds, if any."""
-    return [out / name for name in (MARK, *DATA_DIR)] if (out / MARK).exists() else []
+    """The files of the report that a folder holds, if any, and the features of its lines."""
+    return [out / name for name in (MARK, *DATA_DIR, *FEATURES)] if (out / MARK).exists() else []
 
 
 def refuse_data_directory(out: Path) -> None:
@@ -118,20 +122,50 @@ class LongReport:
         ]
         return parts
 
-    def write(self, recording: str, file: Path, lines: Sequence[Sequence[str]], out: Path) -> None:
-        """Write lines.json, and a data directory of the lines that are said from end to end."""
-        with replacing(out / MARK) as temporary:
-            temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+    def write(
+        self,
+        recording: str,
+        file: Path,
+        lines: Sequence[Sequence[str]],
+        out: Path,
+        channel: Channel | None = None,
+    ) -> None:
+        """Write lines.json, and a data directory of the lines that are said from end to end.
+
+        Features that were computed there of other lines go. channel: of the file, from 0.
+        """
         entire = [
             (f"{recording}-{line.line:06}", line)
             for line in self.lines
             if line.together == line.words and line.words
         ]
-        rows = (f"{utt} {recording} {line.start:.2f} {line.end:.2f}" for utt, line in entire)
-        write_lines(rows, out / "segments")
-        write_text([(utt, lines[line.line - 1]) for utt, line in entire], out / "text")
-        write_mapping([(recording, str(file))], out / "wav.scp")
-        write_speakers({utt: recording for utt, _ in entire}, out)
+        side = f" {channel}" if isinstance(channel, int) else ""
+        # A relative path would be one of wherever the folder is read.
+        sound = STDIN if str(file) == STDIN else os.path.abspath(file)
+        tables = {
+            "segments": [f"{u} {recording} {x.start:.2f} {x.end:.2f}{side}" for u, x in entire],
+            "text": [" ".join((u, *lines[x.line - 1])) for u, x in entire],
+            "wav.scp": [f"{recording} {sound}"],
+        }
+        stale = () if all(_holds(out / name, rows) for name, rows in tables.items()) else FEATURES
+        with together(out):
+            for name in stale:
+                discard(out / name)
+            with replacing(out / MARK) as temporary:
+                temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+            for name, rows in tables.items():
+                write_lines(rows, out / name)
+            write_speakers({utt: recording for utt, _ in entire}, out)
+        if channel == "mean":
+            LOGGER.warning(
+                "%s: segments names no mean of channels; say it again: features %s --channel mean",
+                *(out, out),
+            )
+
+
+def _holds(path: Path, rows: Sequence[str]) -> bool:
+    """Whether a file is there that has these lines."""
+    return is_there(path) and read_bytes(path) == "".join(f"{row}\n" for row in rows).encode()
 
 
 def _name_lines(first: int, last: int) -> str:

@@ -1,7 +1,7 @@
 """Long recordings against texts: whatever is missing or moved, each utterance is found or named."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.sound.audio import Span
+from bayes_asr.data.sound.feature_directories import write_features
+from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.align import partial
 from bayes_asr.decode.align.anchors import FURTHER_CHAIN
 from bayes_asr.decode.align.best_path import AlignOptions
@@ -25,11 +27,13 @@ from bayes_asr.decode.align_long import LEAST_EXTRA, LongAligner, LongAlignment
 from bayes_asr.decode.graph.lang import Lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.lattices.ctm import TimedLabel
-from bayes_asr.decode.long_report import LongReport
+from bayes_asr.decode.long_report import LongReport, list_report
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.decode.speakers import RecordedSegment, RecordingFeatures
+from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from tests.support.sounds import riff
 
 PHONES = "abcdefgh"
 WORDS = [a + b + c for a in PHONES for b in PHONES for c in PHONES if a != b != c]
@@ -166,6 +170,52 @@ def test_a_line_lies_where_most_of_its_words_follow_each_other(tmp_path: Path) -
     assert report.order == [[1, 3]]
     report.write("x", tmp_path / "x.wav", lines, tmp_path)
     assert (tmp_path / "segments").read_text() == "x-000002 x 13.00 16.00\n"
+
+
+def write_lines_of(starts: Mapping[int, int], lines: list[list[str]], out: Path) -> None:
+    """The report of words of a second each in x.wav of the working folder."""
+    LongReport.of(place_words(starts), lines).write("x", Path("x.wav"), lines, out)
+
+
+@pytest.mark.parametrize(
+    ("starts", "words", "stay"),
+    [
+        ({0: 5, 1: 6, 2: 7, 3: 8}, "abcd", True),
+        ({0: 5, 1: 6, 2: 8, 3: 9}, "abcd", False),
+        ({0: 5, 1: 6, 2: 7, 3: 8}, "abce", False),
+    ],
+    ids=["equal", "elsewhere", "other words"],
+)
+def test_features_of_other_lines_go(
+    starts: dict[int, int], words: str, stay: bool, tmp_path: Path
+) -> None:
+    write_lines_of({0: 5, 1: 6, 2: 7, 3: 8}, [["a", "b"], ["c", "d"]], tmp_path)
+    features = {"feats.scp", "feats.ark", "cmvn.scp", "cmvn.ark", "frontend.json"}
+    for name in features:
+        (tmp_path / name).touch()
+    write_lines_of(starts, [[*words[:2]], [*words[2:]]], tmp_path)
+    there = {path.name for path in tmp_path.iterdir()}
+    assert features & there == (features if stay else set())
+    assert features <= {path.name for path in list_report(tmp_path)}
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_features_of_lines_are_of_the_channel_that_was_aligned(
+    side: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: Callable[[], str]
+) -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    samples = np.random.default_rng(0).integers(-999, 999, (16000, 2)).astype(np.int16)
+    (tmp_path / "x.wav").write_bytes(riff(samples))
+    monkeypatch.chdir(tmp_path)
+    report, data = LongReport.of(place_words({0: 0}), [["a"]]), tmp_path / "data"
+    report.write("x", Path("x.wav"), [["a"]], data, side)
+    analysis = Analysis("fbank", bands=23)
+    write_features(data, analysis)
+    found = dict(iter_matrices(data / "feats.scp"))
+    assert np.array_equal(found["x-000001"], analysis(samples[:, side].astype(np.float32)))
+    report.write("x", Path("x.wav"), [["a"]], data, "mean")
+    assert (data / "segments").read_text() == "x-000001 x 0.00 1.00\n"
+    assert "--channel mean" in messages()
 
 
 def test_lines_that_are_left_out_of_a_passage_are_none_of_it() -> None:
