@@ -7,7 +7,6 @@ learning based logistic regression classifiers", Speech Communication 67, 2015: 
 (LPP) of networks and their ratios (LPR). Kaldi: compute-gop.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -16,9 +15,8 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.align.phone_loop import PhoneLoop
+from bayes_asr.decode.graph.lexicon import strip_position
 from bayes_asr.kaldi_io.transition_model import TransitionModel, phone_spans
-
-POSITION = re.compile(r"_[BEIS]$", re.ASCII)
 
 
 @loadable
@@ -73,9 +71,8 @@ class PronunciationScorer:
         InputError for a phone of the model that the table lacks.
         """
         self.model, self.log_priors, self.loop = model, log_priors, PhoneLoop(model)
-        silent = {POSITION.sub("", phone) for phone in silence}
-        positions = any(POSITION.search(phone) for phone in phones)
-        base = {n: POSITION.sub("", phone) if positions else phone for phone, n in phones.items()}
+        silent = {*map(strip_position, silence)}
+        base = {n: strip_position(phone) for phone, n in phones.items()}
         modelled = sorted({*model.phone[1:].tolist()})
         if missing := [n for n in modelled if n not in base]:
             raise InputError(f"phone {missing[0]} of the model is not in its phone table")

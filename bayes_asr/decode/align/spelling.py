@@ -15,7 +15,14 @@ from bayes_asr.decode.align.transcripts import (
     read_pronouncer,
     read_transcripts,
 )
-from bayes_asr.decode.graph.lexicon import Lang, Pronunciation, report_unknown
+from bayes_asr.decode.graph.lexicon import (
+    Lang,
+    Pronunciation,
+    bears_positions,
+    mark_positions,
+    report_unknown,
+    strip_positions,
+)
 from bayes_asr.kaldi_io.marks import has_dotless, split_letters, take_dotless
 from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.tasks.task import task_of
@@ -104,20 +111,22 @@ def spell(lang: Lang, words: Sequence[str], remedy: str) -> list[Pronunciation]:
             letter = split(word)[phones.index(None)] if phones else word
             raise InputError(f"the lexicon lacks {word}, and spells no word with {letter!r}")
         spelled.append(Pronunciation(word, 1.0, tuple(filter(None, phones))))
-    return spelled
+    return mark_positions(spelled) if bears_positions(lang.lexicon) else spelled
 
 
 def learn_graphemes(lang: Lang) -> dict[str, str] | None:
     """The phone of each letter, where words have a phone for each letter, always the same.
 
     None for a lexicon of phones. Words of several letters and one phone of their own, such as
-    silence, say nothing; a lexicon that has as many of them as others is one of phones.
+    silence, say nothing; a lexicon that has as many of them as others is one of phones. Places in
+    words, which all phones may bear, are no part of a phone here.
     """
-    uses = Counter(phone for entry in lang.lexicon for phone in entry.phones)
+    lexicon = strip_positions(lang.lexicon) if bears_positions(lang.lexicon) else lang.lexicon
+    uses = Counter(phone for entry in lexicon for phone in entry.phones)
     phone_of: dict[str, str] = {}
     spelled = symbols = 0
     split = choose_letters(lang)
-    for entry in lang.lexicon:
+    for entry in lexicon:
         letters = split(entry.word)
         if len(entry.phones) == 1 < len(letters) and uses[entry.phones[0]] == 1:
             symbols += 1

@@ -29,7 +29,8 @@ from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols, write_lines, write_mapping
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
-OF_LANG = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")
+OF_PHONES = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")
+OF_LANG = (*(f"phones/{name}.*" for name in OF_PHONES), "oov.*", LEXICON_FST)
 
 
 @dataclass(frozen=True)
@@ -166,18 +167,20 @@ def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
 
 
 def write_lang_graph(graph: Graph, lang: Path, out: Path) -> None:
-    """Write the graph directory `out` with the sets of phones and the L.fst of the lang folder."""
+    """Write the graph directory `out` with the sets of phones, oov.txt and L.fst of the folder."""
     _write_symbols(graph, out)
-    for name in OF_LANG:
-        for path in find_files(lang / "phones", f"{name}.*"):
-            with replacing(out / "phones" / path.name) as temporary:
-                shutil.copyfile(path, temporary)
-    if is_there(lang / LEXICON_FST):
-        with replacing(out / LEXICON_FST) as temporary:
-            shutil.copyfile(lang / LEXICON_FST, temporary)
-    else:
+    for path in _find_lang_files(lang):
+        with replacing(out / path.relative_to(lang)) as temporary:
+            shutil.copyfile(path, temporary)
+    if not is_there(lang / LEXICON_FST):
         discard(out / LEXICON_FST)
     _write_graph_files(graph, out)
+
+
+def _find_lang_files(directory: Path) -> list[Path]:
+    """The files of a lang folder that are there in a lang folder, or in a graph of one."""
+    paths = [directory / pattern for pattern in OF_LANG]
+    return [file for path in paths for file in find_files(path.parent, path.name)]
 
 
 def _write_graph_files(graph: Graph, out: Path) -> None:

@@ -32,6 +32,7 @@ from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LOG = logging.getLogger(__name__)
 COMMENTS = (";;;", "##")  # of CMUdict, at the beginning of a line
+POSITION = re.compile(r"_[BEIS]$", re.ASCII)  # at the end of a phone
 VARIANT = re.compile(r"(.+)(?:\(\d+\)|\{\d+\}|\[\d+\])", re.ASCII)
 MOST_UNKNOWN = 0.5  # of the words: more have transcripts in other units or of another spelling
 FEWEST_WORDS = 100  # that show the units: of a few words, most may well be names
@@ -204,6 +205,23 @@ def mark_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
         return (f"{phones[0]}_B", *(f"{p}_I" for p in phones[1:-1]), f"{phones[-1]}_E")
 
     return [Pronunciation(e.word, e.probability, mark(e.phones)) for e in lexicon]
+
+
+def strip_position(phone: str) -> str:
+    """A phone without its place in the word, where it bears one."""
+    return POSITION.sub("", phone)
+
+
+def strip_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
+    """The same without the marks of `mark_positions`."""
+    return [
+        Pronunciation(e.word, e.probability, (*map(strip_position, e.phones),)) for e in lexicon
+    ]
+
+
+def bears_positions(lexicon: Iterable[Pronunciation]) -> bool:
+    """Whether all phones are marked by their places in words."""
+    return all(mark_positions(strip_positions([entry])) == [entry] for entry in lexicon)
 
 
 def fit_lexicon(

@@ -70,6 +70,14 @@ def test_a_lexicon_of_phones_spells_nothing() -> None:
     assert learn_graphemes(Lang(names)) is None
 
 
+def test_letters_are_marked_by_their_places_in_words_as_the_lexicon_marks_them() -> None:
+    rows = ["aus a_B u_I s_E", "aa a_B a_E", "u u_S", "<sil> sil_S"]
+    lexicon = [Pronunciation(word, 1.0, (*phones,)) for word, *phones in map(str.split, rows)]
+    spelled = spell(Lang(lexicon), ["suas", "su", "s"], "")
+    assert [" ".join(entry.phones) for entry in spelled] == ["s_B u_I a_I s_E", "s_B u_E", "s_S"]
+    assert learn_graphemes(Lang([*lexicon, Pronunciation("as", 1.0, ("a", "s"))])) is None
+
+
 @given(st.lists(st.text("abcé", min_size=2, max_size=5), min_size=1, unique=True))
 def test_letters_are_learnt_from_any_words_of_letters(words: list[str]) -> None:
     lexicon = [Pronunciation(word, 1.0, tuple(word.upper())) for word in words]

@@ -62,7 +62,8 @@ def test_a_folder_gives_the_graph_of_its_lexicon(
     assert same_graph(folder / "one", folder / "other")
     run_verb("--lexicon", folder / "lexicon.txt", *own, 0.5, *common, folder / "third")
     assert not same_graph(folder / "one", folder / "third")
-    for name in ("words.txt", "phones.txt", "phones/word_boundary.int", "phones/silence.csl"):
+    copies = ("words.txt", "phones.txt", "phones/word_boundary.int", "phones/silence.csl")
+    for name in (*copies, "oov.txt", "oov.int"):
         assert (folder / "one" / name).read_bytes() == (folder / "lang" / name).read_bytes()
     assert "noise" in read_symbols(folder / "one" / "words.txt")
 
