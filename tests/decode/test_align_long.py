@@ -17,7 +17,6 @@ from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.sound.audio import Span
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
-from bayes_asr.decode.align import partial
 from bayes_asr.decode.align.anchors import FURTHER_CHAIN
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.pronouncer import Pronouncer
@@ -54,12 +53,6 @@ def toy() -> Pronouncer:
 
 
 SPEECH = toy()
-
-
-@pytest.fixture(autouse=True)
-def few_pdfs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filler is the mean of the two best of eighteen pdfs."""
-    monkeypatch.setattr(partial, "BEST_PDFS", 1 / 9)
 
 
 def speak(utterances: Sequence[Sequence[str]]) -> tuple[np.ndarray, list[Span]]:

@@ -26,6 +26,7 @@ from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import phone_spans
 
 BEST_PDFS = 0.025  # share of the pdfs whose mean is the filler's score
+LEAST_PDFS = 2  # of which it is at least: no word is better than the best pdf of each frame
 # Costs, scaled as the search has them: of a run of skipped words, each word of it, and a filler.
 OF_SKIPPING, OF_SKIPPED, OF_FILLER = 6.0, 0.05, 4.0
 LEAST_BEAM = 20.0  # within which a path may skip and fill a few times
@@ -50,7 +51,7 @@ class PartialAligner:
 
     def align(self, name: str, words: Sequence[str], loglikes: np.ndarray) -> list[SpokenWord]:
         """The words that are spoken in log-likelihoods [T, P]; InputError where no path is."""
-        count = max(1, round(BEST_PDFS * loglikes.shape[1]))
+        count = max(LEAST_PDFS, round(BEST_PDFS * loglikes.shape[1]))
         best = np.partition(loglikes, -count, axis=1)[:, -count:]
         extended = np.column_stack([loglikes, best.mean(1, dtype=np.float64).astype(np.float32)])
         graph = build_decoding_graph(self.build_graph(words), self._hmms.model, name)

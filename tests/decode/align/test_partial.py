@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayes_asr.decode.align import partial
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.decode.align.partial import PartialAligner, SpokenWord
 from bayes_asr.decode.search.utterance import choose_engine
@@ -17,12 +15,6 @@ SPEECH = toy(0.5)
 ALIGNER = PartialAligner(SPEECH, AlignOptions(0.1), choose_engine())
 FRAMES = 24  # of each state of a phone
 SPOKEN = {"ab": (2, 3), "b": (3,), "aa": (2, 2)}
-
-
-@pytest.fixture(autouse=True)
-def few_pdfs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filler is the mean of the two best of six pdfs."""
-    monkeypatch.setattr(partial, "BEST_PDFS", 1 / 3)
 
 
 def speak(words: Sequence[str]) -> tuple[np.ndarray, list[tuple[int, int]]]:
