@@ -15,13 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.sound.audio import Span
 from bayes_asr.data.sound.long import leave_out
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
-from bayes_asr.decode.align.anchors import FURTHER_CHAIN, Island, find_passages
+from bayes_asr.decode.align.anchors import (
+    FURTHER_CHAIN,
+    Island,
+    find_passages,
+    is_repetitive,
+)
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions
 from bayes_asr.decode.align.partial import PartialAligner
 from bayes_asr.decode.align.placement import group_segments, list_candidates
@@ -53,13 +58,14 @@ TimeWords = Callable[[str, Sequence[str], np.ndarray], TimedAlignment]
 class LongAlignment:
     """The words of a text in a recording: by index, in frames of the file; phones likewise.
 
-    spans: the segments of speech, in seconds.
+    spans: the segments of speech, in seconds; anchors: how many words were taken for anchors.
     """
 
     words: dict[int, TimedLabel]
     phones: list[TimedLabel]
     spans: list[Span]
     frame_shift: float
+    anchors: int = 0
 
     def to_timed(self, frames: int) -> TimedAlignment:
         """The words and phones as the alignment of a file of so many frames, in order of time."""
@@ -105,12 +111,9 @@ class LongAligner:
         spans: the segments of speech of a file in seconds; read: yields what is recorded in spans.
         """
         matched = self._find(name, lines, spans, read, FURTHER_CHAIN)
-        if not matched.words:
-            raise InputError(
-                f"{name}: no three words of the text follow each other in what is"
-                " recognised: is it the text of this recording?"
-            )
         text = [word for line in lines for word in line]
+        if not matched.words:
+            raise InputError(f"{name}: {_explain_nothing(matched.anchors, text)}")
         unsaid = [range(*run) for run in matched.find_unsaid(len(text))]
         indices = [index for run in unsaid if len(run) >= LEAST_AGAIN for index in run]
         stretches = [*matched.find_extra()]
@@ -140,7 +143,8 @@ class LongAligner:
         recognised = self._recognise(lines, read(spans))
         chains = find_passages(lexicon_words, [word for _, word in recognised], shortest)
         anchors = _place_anchors(chains, [segment for segment, _ in recognised], len(spans))
-        LOGGER.info("%s: %d of %d words are anchors", name, sum(map(len, anchors)), len(text))
+        anchored = sum(map(len, anchors))
+        LOGGER.info("%s: %d of %d words are anchors", name, anchored, len(text))
         placed: dict[int, object] = {index: None for located in anchors for index in located}
         # Pass 2: the words of the text around the anchors of a group of segments are aligned with
         # it, some or none of them, in the order of the sound.
@@ -156,7 +160,7 @@ class LongAligner:
             placed |= located
             words |= located
             phones += new_phones
-        return LongAlignment(words, phones, [*spans], self._shift)
+        return LongAlignment(words, phones, [*spans], self._shift, anchored)
 
     @property
     def _shift(self) -> float:
@@ -232,6 +236,24 @@ class LongAligner:
     @cached_property
     def _partial(self) -> PartialAligner:
         return PartialAligner(self.pronouncer, self.options, self.engine)
+
+
+def _explain_nothing(anchors: int, text: Sequence[str]) -> str:
+    """Why no word of a text is found, of which so many were recognised as they follow there."""
+    if anchors:
+        return (
+            f"{count_of(anchors, 'word is', 'words are')} recognised as they follow each other in"
+            " the text, but none of them can be aligned: does the network know such speech?"
+        )
+    if is_repetitive(text):
+        return (
+            f"the text of {len(text)} words repeats itself, so that words say nothing of their"
+            " place; cut sound and text into parts, or take --segments none"
+        )
+    return (
+        "no three words of the text follow each other in what is recognised: is it the text of"
+        " this recording?"
+    )
 
 
 def _place_anchors(

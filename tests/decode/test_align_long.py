@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.sound.audio import Span
 from bayes_asr.data.sound.feature_directories import write_features
@@ -236,6 +237,23 @@ def test_words_are_together_between_which_nothing_else_is_said(
             if any(sequence[k : k + len(part)] == part for k in range(len(sequence)))
         ]
         assert line.together == max(lengths, default=0)
+
+
+class Deaf(TimingAligner):
+    """An aligner that aligns nothing."""
+
+    def align(self, utt: str, words: Sequence[str], loglikes: np.ndarray) -> TimedAlignment:
+        raise InputError("no path")
+
+
+def test_why_nothing_is_found_is_said() -> None:
+    line = [*WORDS[:6]]
+    with pytest.raises(InputError, match=r"x: 6 words are .* but none of them can be aligned"):
+        align([line], [line], Deaf)
+    with pytest.raises(InputError, match="text of 60 words repeats itself"):
+        align([["abc", "bcd"] * 30], [["abc", "bcd"] * 30])
+    with pytest.raises(InputError, match="no three words"):
+        align([line], [line[:1]])
 
 
 class EarlySilence(TimingAligner):

@@ -13,6 +13,9 @@ import numpy as np
 
 SEED = 2  # equal words in a row that begin an island
 MOST_PLACES = 20  # in the text, of a seed: what is there more often says little of its place
+# A seed that is there more often is lengthened to at most so many words, until it is rare: with
+# more places the chains of a text that repeats itself would take hours.
+LONGEST_SEED, MOST_OF_LONGER = 12, 2
 FIRST_CHAIN, FURTHER_CHAIN = 3, 4  # words that a chain must match
 OF_GAP, MOST_OF_GAP = 0.1, 4.0  # cost of each word between two islands, in words; and the most
 
@@ -45,19 +48,38 @@ def find_passages(
     return passages
 
 
+def is_repetitive(text: Sequence[str]) -> bool:
+    """Whether most words of a text begin no seed, as all that they begin is there too often."""
+    return 2 * sum(map(len, _place_seeds(text).values())) < len(text) - SEED + 1
+
+
+def _place_seeds(text: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
+    """The places of each seed in a text; none begins with another."""
+    seeds: dict[tuple[str, ...], list[int]] = {}
+    open_places = [*range(len(text))]
+    for length in range(SEED, LONGEST_SEED + 1):
+        places: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for i in open_places:
+            if i + length <= len(text):
+                places[tuple(text[i : i + length])].append(i)
+        most = MOST_PLACES if length == SEED else MOST_OF_LONGER
+        seeds |= {seed: starts for seed, starts in places.items() if len(starts) <= most}
+        open_places = [i for starts in places.values() if len(starts) > most for i in starts]
+    return seeds
+
+
 def _find_islands(text: Sequence[str], sound: Sequence[str]) -> list[Island]:
-    """All islands of at least SEED words that are no part of longer ones."""
-    places: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for i in range(len(text) - SEED + 1):
-        places[tuple(text[i : i + SEED])].append(i)
+    """All islands that begin with a seed and are no part of longer ones."""
+    places = _place_seeds(text)
     ends: dict[int, int] = {}  # by diagonal: the end of its last island in the sound
     islands = []
     for j in range(len(sound) - SEED + 1):
-        starts = places.get(tuple(sound[j : j + SEED]), ())
-        for i in starts if len(starts) <= MOST_PLACES else ():
+        seeds = (tuple(sound[j : j + length]) for length in range(SEED, LONGEST_SEED + 1))
+        seed = next((seed for seed in seeds if seed in places), ())
+        for i in places.get(seed, ()):
             if ends.get(i - j, 0) > j:
                 continue
-            length = SEED
+            length = len(seed)
             while text[i + length : i + length + 1] == sound[j + length : j + length + 1] != []:
                 length += 1
             ends[i - j] = j + length

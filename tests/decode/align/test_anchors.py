@@ -1,11 +1,13 @@
 """Anchors: passages of a text wherever they are said, and what may be said beside them."""
 
+import random
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr.decode.align.anchors import find_passages
+from bayes_asr.decode.align.anchors import find_passages, is_repetitive
 from bayes_asr.decode.align.placement import (
     MOST_AT_EDGE,
     SegmentGroup,
@@ -48,6 +50,31 @@ def test_moved_and_missing_passages_are_found(order: list[int], is_said: list[bo
         for i in range(island.length)
     }
     assert pairs == {(int(word[1:]), place) for place, word in enumerate(sound)}
+
+
+@pytest.mark.parametrize(("words", "vocabulary"), [(260, 3), (120, 2), (1000, 3)])
+def test_a_text_of_few_words_is_anchored_by_long_seeds(words: int, vocabulary: int) -> None:
+    """Every eighth word is heard as one that the text lacks."""
+    rng = random.Random(words)
+    text = [str(rng.randrange(vocabulary)) for _ in range(words)]
+    sound = [word if i % 8 else "x" for i, word in enumerate(text)]
+    found = {
+        (island.text + i, island.sound + i)
+        for chain in find_passages(text, sound)
+        for island in chain
+        for i in range(island.length)
+    }
+    right = [(i, j) for i, j in found if i == j]
+    assert len(right) > words / 2
+    assert len(found) < len(right) + 0.05 * words
+    assert not is_repetitive(text)
+
+
+def test_a_text_that_repeats_itself_has_no_anchors_and_takes_no_time() -> None:
+    for text in (["ja"] * 3000, ["one", "two", "three"] * 1000):
+        assert find_passages(text, text) == []
+        assert is_repetitive(text)
+    assert not any(is_repetitive(text) for text in ([], ["a"], ["a", "a"], [*"abcde"] * 20))
 
 
 def test_groups_end_where_the_text_goes_on() -> None:
