@@ -32,6 +32,7 @@ from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LOG = logging.getLogger(__name__)
 COMMENTS = (";;;", "##")  # of CMUdict, at the beginning of a line
+COMMENT = "a comment behind #, which is left out"
 POSITION = re.compile(r"_[BEIS]$", re.ASCII)  # at the end of a phone
 VARIANT = re.compile(r"(.+)(?:\(\d+\)|\{\d+\}|\[\d+\])", re.ASCII)
 MOST_UNKNOWN = 0.5  # of the words: more have transcripts in other units or of another spelling
@@ -85,21 +86,22 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
     the other three (pauses around the word) are left out, as the Montreal Forced Aligner and
     Kaldi's lexiconp_silprob.txt have them; word(2) beside word, and comments, as CMUdict has them.
     Raises InputError for a word without phones, a reserved word, a repeated line, a probability
-    outside (0, 1] and a phone that is a decimal number.
+    outside (0, 1], a phone that is a decimal number and phones behind #.
     """
     always = Path(path).name.endswith("lexiconp.txt")
-    lines = [
-        (f"{path}, line {number}", _cut_comment(fields))
+    entire = [
+        (f"{path}, line {number}", fields)
         for number, fields in iter_lines(Path(path))
         if not fields[0].startswith(COMMENTS)
     ]
+    lines = [(where, _cut_comment(fields)) for where, fields in entire]
     columns = count_probabilities([fields for _, fields in lines], always=always)
     spelled = [
         (fields[0], *fields[1 + count :]) for (_, fields), count in zip(lines, columns, strict=True)
     ]
     refuse_other_layouts(path, spelled)
+    dialect = Counter({COMMENT: _count_comments(entire, spelled)})
     listed = {word for word, *_ in spelled}
-    dialect: Counter[str] = Counter()
     entries: dict[tuple[str, ...], Pronunciation] = {}
     for (where, (_, *fields)), count, (word, *phones) in zip(lines, columns, spelled, strict=True):
         if variant := VARIANT.fullmatch(word):
@@ -129,6 +131,27 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
 def _cut_comment(fields: list[str]) -> list[str]:
     """The fields of a line before a comment of CMUdict."""
     return fields[: fields.index("#", 1)] if "#" in fields[1:] else fields
+
+
+def _count_comments(
+    lines: Iterable[tuple[str, Sequence[str]]], spelled: Iterable[Sequence[str]]
+) -> int:
+    """The number of lines with a comment; InputError where that may be the rest of the phones.
+
+    spelled: words and phones, without comments.
+    """
+    phones = {phone for _, *word in spelled for phone in word}
+    count = 0
+    for where, fields in lines:
+        if "#" in fields[1:]:
+            comment = fields[fields.index("#", 1) + 1 :]
+            if comment and phones.issuperset(comment):
+                raise InputError(
+                    f"{where}: {fields[0]} has phones behind #, where comments are:"
+                    f" {' '.join(fields)}; take the # out"
+                )
+            count += 1
+    return count
 
 
 def _check_entry(word: str, phones: Sequence[str], where: str) -> None:

@@ -19,7 +19,7 @@ HELLO = ("HH", "AH", "L", "OW")
         ("hello 1e-3 HH AH L OW", 0.001, ("a probability after the word",)),
         ("hello\t0.99\t0.21\t1.0\t0.98\tHH AH L OW", 0.99, ("after the word", "of pauses")),
         ("hello 1 0.21 1.21 1 HH AH L OW", 1.0, ("after the word", "of pauses")),
-        ("hello HH AH L OW # a greeting", 1.0, ()),
+        ("hello HH AH L OW # a greeting", 1.0, ("1 of 1 lines have a comment",)),
         (";;; # CMUdict\n## cmudict.0.6\nhello HH AH L OW", 1.0, ()),
     ],
 )
@@ -51,6 +51,13 @@ def test_words_with_a_number_in_brackets_are_pronunciations_of_the_word(
         ("f(1)", ("F",)),  # without a word f this is a word
     ]
     assert "1 of 3 lines have further pronunciations as word(2)" in caplog.text
+
+
+def test_phones_behind_a_mark_of_comments_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text("haus h aU s\nhaustür h aU s # t y: r\ntür t y: r # door\n")
+    with pytest.raises(InputError, match="line 2: haustür has phones behind #"):
+        read_lexicon(path)
 
 
 @pytest.mark.parametrize("line", ["1234 1 2 3 4", "12 1 2", "a 5 x"])
