@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, name_some
-from bayes_asr.base.files import together
+from bayes_asr.base.files import discard, is_there, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real, refuse_useless, whole
 from bayes_asr.decode.graph.build import (
@@ -36,6 +36,7 @@ from bayes_asr.decode.graph.ngram import (
 )
 from bayes_asr.decode.graph.transducers import RESERVED
 from bayes_asr.decode.search.hotwords import read_hotwords
+from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.decode.vocabulary import Pronounce, add_unigrams, add_words
 from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.mdl import read_transition_model
@@ -159,8 +160,7 @@ def _build_of_lexicon(args: argparse.Namespace) -> tuple[Graph, dict[str, float]
         details["new_words"] = len(fresh)
     graph = build_graph(lang, language_model, phones, model, tree, _options(args))
     with together(args.out):
-        if args.text:
-            write_arpa(language_model, args.out / "lm.arpa")
+        _keep_model(args, language_model)
         write_graph(graph, args.out, silence)
     return graph, details
 
@@ -183,10 +183,19 @@ def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
         _options(args),
     )
     with together(args.out):
-        if args.text:
-            write_arpa(language_model, args.out / "lm.arpa")
+        _keep_model(args, language_model)
         write_lang_graph(graph, args.lang, args.out)
     return graph, {}
+
+
+def _keep_model(args: argparse.Namespace, model: NgramModel) -> None:
+    """Write the model that was estimated, or else remove that of an earlier graph of the folder."""
+    path = args.out / "lm.arpa"
+    if args.text:
+        write_arpa(model, path)
+    elif is_there(path) and is_there(graph_files(args.out)[0]) and not path.samefile(args.lm):
+        LOGGER.info("%s: removed, as the graph has the model of %s", path, args.lm)
+        discard(path)
 
 
 def _open_g2p(model: Path | None) -> Pronounce | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, is_there, replacing
+from bayes_asr.base.files import discard, find_files, read_text, replacing, together
 from bayes_asr.decode.graph.compose import NOTHING_IN_COMMON, compose_graph
-from bayes_asr.decode.graph.lang import LEXICON_FST, read_lexicon_fst
+from bayes_asr.decode.graph.lang import LEXICON_FST, OOV, read_lexicon_fst
 from bayes_asr.decode.graph.lexicon import (
     Lang,
     LexiconFst,
@@ -30,7 +30,7 @@ from bayes_asr.kaldi_io.text import read_symbols, write_lines, write_mapping
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 OF_PHONES = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")
-OF_LANG = (*(f"phones/{name}.*" for name in OF_PHONES), "oov.*", LEXICON_FST)
+OF_LANG = (*(f"phones/{name}.*" for name in OF_PHONES), OOV, "oov.int", LEXICON_FST)
 
 
 @dataclass(frozen=True)
@@ -144,43 +144,56 @@ def _join_grammar(
 
 
 def write_graph(graph: Graph, out: Path, silence: Sequence[str] = ()) -> None:
-    """Write the graph directory `out` as mkgraph.sh does, and L.fst; the graph appears last.
+    """Write the graph directory `out` as mkgraph.sh does, and L.fst; what an earlier graph has
+    besides goes.
 
     `silence` lists the silence phones, the optional one first.
     """
     out = Path(out)
     phones_dir = out / "phones"
-    _write_symbols(graph, out)
     hashes = [symbol for symbol in graph.phones if symbol.startswith("#")]
-    for name, symbols in (
-        ("disambig", hashes),
-        ("silence", silence),
-        ("optional_silence", silence[:1]),
-    ):
-        numbers = [graph.phones[symbol] for symbol in symbols]
-        write_lines(symbols, phones_dir / f"{name}.txt")
-        write_lines(numbers, phones_dir / f"{name}.int")
-        write_lines([":".join(map(str, numbers))], phones_dir / f"{name}.csl")
-    _write_align_lexicon(graph, silence[:1], phones_dir)
-    _write_lexicon_fst(graph, silence[:1], out)
-    _write_graph_files(graph, out)
+    with together(out):
+        _discard_former(graph, out)
+        _write_symbols(graph, out)
+        for name, symbols in (
+            ("disambig", hashes),
+            ("silence", silence),
+            ("optional_silence", silence[:1]),
+        ):
+            numbers = [graph.phones[symbol] for symbol in symbols]
+            write_lines(symbols, phones_dir / f"{name}.txt")
+            write_lines(numbers, phones_dir / f"{name}.int")
+            write_lines([":".join(map(str, numbers))], phones_dir / f"{name}.csl")
+        _write_align_lexicon(graph, silence[:1], phones_dir)
+        _write_lexicon_fst(graph, silence[:1], out)
+        _write_graph_files(graph, out)
 
 
 def write_lang_graph(graph: Graph, lang: Path, out: Path) -> None:
-    """Write the graph directory `out` with the sets of phones, oov.txt and L.fst of the folder."""
-    _write_symbols(graph, out)
-    for path in _find_lang_files(lang):
-        with replacing(out / path.relative_to(lang)) as temporary:
-            shutil.copyfile(path, temporary)
-    if not is_there(lang / LEXICON_FST):
-        discard(out / LEXICON_FST)
-    _write_graph_files(graph, out)
+    """Write the graph directory `out` with the sets of phones, oov.txt and L.fst of the folder;
+    what an earlier graph has besides goes.
+    """
+    with together(out):
+        _discard_former(graph, out)
+        _write_symbols(graph, out)
+        for path in _find_lang_files(lang):
+            with replacing(out / path.relative_to(lang)) as temporary:
+                shutil.copyfile(path, temporary)
+        _write_graph_files(graph, out)
 
 
 def _find_lang_files(directory: Path) -> list[Path]:
-    """The files of a lang folder that are there in a lang folder, or in a graph of one."""
+    """The files of a lang folder that a graph has, in either."""
     paths = [directory / pattern for pattern in OF_LANG]
     return [file for path in paths for file in find_files(path.parent, path.name)]
+
+
+def _discard_former(graph: Graph, out: Path) -> None:
+    """Discard what another lang folder or lexicon has left."""
+    for path in _find_lang_files(out):
+        # A word for unknown ones may have been named by hand.
+        if path.name != OOV or read_text(path).strip() not in graph.words:
+            discard(path)
 
 
 def _write_graph_files(graph: Graph, out: Path) -> None:

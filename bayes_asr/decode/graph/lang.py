@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
 ALIGN_LEXICON = "phones/align_lexicon.txt"
 LEXICONS = ("lexiconp.txt", "lexicon.txt", ALIGN_LEXICON)
-LEXICON_FST, PHONES = "L.fst", "phones.txt"
+LEXICON_FST, PHONES, OOV = "L.fst", "phones.txt", "oov.txt"
 SILENCE = "phones/silence.csl"
 SILENCE_FILES = ("optional_silence.txt", "silence_phones.txt", "phones/optional_silence.txt")
 
@@ -44,7 +44,7 @@ def read_lang(lang: Path, unknown: str | None = None) -> Lang:
         probability = shares.pause
         if align:
             lexicon, transducer = _weigh(lexicon, read, shares, lang / LEXICON_FST), read
-    oov = lang / "oov.txt"
+    oov = lang / OOV
     unknown = unknown or (" ".join(_read_words(oov)) if is_there(oov) else None)
     if unknown and all(entry.word != unknown for entry in lexicon):
         raise InputError(f"{path}: lacks {unknown}, the word for words without pronunciation")

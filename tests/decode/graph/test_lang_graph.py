@@ -29,6 +29,17 @@ DICT = {
     "optional_silence.txt": "sil\n",
     "text": "u1 ab a\nu2 a noise ab\nu3 ab\n",
 }
+SMALL = """\\data\\
+ngram 1=4
+
+\\1-grams:
+-0.3 </s>
+-99 <s>
+-0.6 ab
+-0.6 a
+
+\\end\\
+"""
 
 
 @pytest.fixture
@@ -66,6 +77,36 @@ def test_a_folder_gives_the_graph_of_its_lexicon(
     for name in (*copies, "oov.txt", "oov.int"):
         assert (folder / "one" / name).read_bytes() == (folder / "lang" / name).read_bytes()
     assert "noise" in read_symbols(folder / "one" / "words.txt")
+
+
+def test_what_an_earlier_graph_of_the_folder_has_goes(folder: Path) -> None:
+    """Whichever way the first one was made, the folder ends as one that was empty."""
+    (folder / "small.arpa").write_text(SMALL)
+    (folder / "words").write_text("ab a b\na a\n")  # without the word of oov.txt
+    own = ("--phones", folder / "lang" / "phones.txt")
+    ways = {
+        "of-text": ("--lang", folder / "lang", "--text", folder / "text"),
+        "of-lexicon": ("--lexicon", folder / "words", *own, "--lm", folder / "small.arpa"),
+        "apart": ("--lang", folder / "lang", "--lm", folder / "small.arpa", "--apart"),
+    }
+    contents = {}
+    for way, given in ways.items():
+        for out in (folder / way, folder / "again"):
+            run_verb(*given, "--model", folder / "final.mdl", "--out", out)
+            files = {path.relative_to(out): path for path in out.rglob("*") if path.is_file()}
+            contents[out] = {str(name): path.read_bytes() for name, path in files.items()}
+        assert contents[folder / way] == contents[folder / "again"]
+    assert "phones/word_boundary.int" in contents[folder / "of-text"]
+
+
+def test_a_model_that_is_read_and_a_word_of_ones_own_stay(folder: Path) -> None:
+    graph = folder / "graph"
+    own = ("--phones", folder / "lang" / "phones.txt", "--model", folder / "final.mdl")
+    given = ("--lexicon", folder / "lexicon.txt", *own, "--out", graph)
+    run_verb(*given, "--text", folder / "text")
+    (graph / "oov.txt").write_text("noise\n")
+    run_verb(*given, "--lm", graph / "lm.arpa")
+    assert {"lm.arpa", "oov.txt"} <= {path.name for path in graph.iterdir()}
 
 
 def test_an4_has_the_graph_of_its_lexicon(
