@@ -231,19 +231,21 @@ def _language_model(args: argparse.Namespace, words: Sequence[str]) -> NgramMode
         return read_arpa(args.lm)
     sentences, order = [*read_text(args.text).values()], args.order or ORDER
     spoken = {word for sentence in sentences for word in sentence}
-    if args.smoothing == "kneser-ney":
-        model = estimate_kneser_ney(sentences, order)
-        if unspoken := {*words} - spoken - {*RESERVED}:
-            LOGGER.warning(
-                "%s lacks %s of the lexicon, never to be recognised: %s; witten-bell has all of it",
-                args.text,
-                count_of(len(unspoken), "word"),
-                name_some(sorted(unspoken)),
-            )
-    else:
-        model = estimate_witten_bell(sentences, order, words)
+    kneser_ney = args.smoothing == "kneser-ney"
+    model = (
+        estimate_kneser_ney(sentences, order)
+        if kneser_ney
+        else estimate_witten_bell(sentences, order, words)
+    )
     # The model may have all words of the lexicon; what the text has of them is seen here alone.
     refuse_mute(args.text, spoken, spoken, dict.fromkeys(words))
+    if kneser_ney and (unspoken := {*words} - spoken - {*RESERVED}):
+        LOGGER.warning(
+            "%s lacks %s of the lexicon, never to be recognised: %s; witten-bell has all of it",
+            args.text,
+            count_of(len(unspoken), "word"),
+            name_some(sorted(unspoken)),
+        )
     return model
 
 

@@ -83,14 +83,16 @@ def test_verb_smooths_as_it_is_told(
         run_verb(*named, "--order", 3, "--smoothing", "kneser-ney")
 
 
+@pytest.mark.parametrize("smoothing", ["witten-bell", "kneser-ney"])
 @pytest.mark.parametrize("text", ["u0 AB BEE\nu1 A\n", "u0 <unk> zoo\n"])
 def test_a_text_without_words_of_the_lexicon_is_refused(
-    tiny_files: Mapping[str, Path], text: str
+    tiny_files: Mapping[str, Path], text: str, smoothing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All words of the lexicon are in the model that is estimated, whatever the text has."""
     tiny_files["text"].write_text(text)
     with pytest.raises(InputError, match=r"text: has no word of the lexicon, whose 3 words are"):
-        run_verb(*arguments(tiny_files))
+        run_verb(*arguments(tiny_files), "--smoothing", smoothing)
+    assert not caplog.messages
     tiny_files["text"].write_text(f"{text}u2 a bee ab\n")
     run_verb(*arguments(tiny_files))
 
