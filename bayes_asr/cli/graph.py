@@ -17,6 +17,7 @@ from bayes_asr.decode.graph.build import (
     write_graph,
     write_lang_graph,
 )
+from bayes_asr.decode.graph.dictionary import SUFFIXES
 from bayes_asr.decode.graph.lang import (
     SILENCE_PROBABILITY,
     build_monophones,
@@ -250,7 +251,10 @@ def _language_model(args: argparse.Namespace, words: Sequence[str]) -> NgramMode
 
 
 def _silence(phone: str | None, directory: Path, phones: dict[str, int]) -> list[str]:
-    """Silence phones, the optional one first: `phone`, as the dict folder says, or by name."""
+    """Silence phones, the optional one first: `phone`, as the dict folder says, or by name.
+
+    Where the table has their forms _B _E _I _S, these are silence too.
+    """
     if phone is None:
         by_name: list[str] = [name for name in ("SIL", "sil") if name in phones]
         silence_phones = read_silence_phones(directory) or by_name[:1]
@@ -263,4 +267,5 @@ def _silence(phone: str | None, directory: Path, phones: dict[str, int]) -> list
                 f"{source}: the silence phone {name} is not among the phones of the model, such as"
                 f" {name_some(sorted(phones))}; give one of them as --silence"
             )
-    return silence_phones
+    forms = [f"{name}{suffix}" for name in silence_phones for suffix in ("", *SUFFIXES)]
+    return [form for form in forms if form in phones]

@@ -23,7 +23,10 @@ ALIGN_LEXICON = "phones/align_lexicon.txt"
 LEXICONS = ("lexiconp.txt", "lexicon.txt", ALIGN_LEXICON)
 LEXICON_FST, PHONES, OOV = "L.fst", "phones.txt", "oov.txt"
 SILENCE = "phones/silence.csl"
-SILENCE_FILES = ("optional_silence.txt", "silence_phones.txt", "phones/optional_silence.txt")
+SILENCE_FILES = (
+    *("optional_silence.txt", "silence_phones.txt"),
+    *("phones/optional_silence.txt", "phones/silence.txt"),
+)
 
 
 def read_lang(lang: Path, unknown: str | None = None) -> Lang:

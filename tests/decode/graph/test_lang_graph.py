@@ -10,6 +10,8 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.transcripts import read_pronouncer
 from bayes_asr.decode.graph import compose
+from bayes_asr.decode.graph.dictionary import SUFFIXES
+from bayes_asr.decode.graph.lang import read_silence_phones
 from bayes_asr.decode.graph.lang_dir import LangOptions, write_lang
 from bayes_asr.decode.graph.transducers import Arc, build_fst
 from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
@@ -77,6 +79,12 @@ def test_a_folder_gives_the_graph_of_its_lexicon(
     for name in (*copies, "oov.txt", "oov.int"):
         assert (folder / "one" / name).read_bytes() == (folder / "lang" / name).read_bytes()
     assert "noise" in read_symbols(folder / "one" / "words.txt")
+    silence = "phones/silence.csl"
+    assert (folder / "other" / silence).read_bytes() == (folder / "lang" / silence).read_bytes()
+    forms = [f"{phone}{suffix}" for phone in ("sil", "spn") for suffix in ("", *SUFFIXES)]
+    for directory in ("lang", "one", "other"):
+        assert read_silence_phones(folder / directory) == forms
+    assert read_silence_phones(folder) == ["sil", "spn"]
 
 
 def test_what_an_earlier_graph_of_the_folder_has_goes(folder: Path) -> None:
