@@ -44,13 +44,12 @@ class AlignedFile:
 
     def describe(self) -> dict[str, Any]:
         """File, seconds, confidence, and words and phones with begins and ends in seconds."""
-        timed = self.timed
-        labels = {"words": timed.words, "phones": timed.phones}
+        tiers = self.timed.tiers.items()
         return {
             "file": str(self.file),
             "seconds": round(self.seconds, 3),
-            "confidence": round(timed.confidence, 4),
-            **{tier: [self._describe(x) for x in items] for tier, items in labels.items()},
+            "confidence": round(self.timed.confidence, 4),
+            **{tier: [self._describe(x) for x in items] for tier, items in tiers},
         }
 
     def _describe(self, timed: TimedLabel) -> dict[str, Any]:

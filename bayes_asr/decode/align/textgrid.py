@@ -4,6 +4,7 @@ Tiers are `words` and `phones`, as those of the Montreal Forced Aligner; where a
 several speakers, each has a pair of tiers, `SPEAKER - words` and `SPEAKER - phones`.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from bayes_asr.base.files import discard, replacing, together
 from bayes_asr.base.installed import install_command
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.decode.align.best_path import Alignment
+from bayes_asr.decode.graph.lexicon import Pronunciation, bears_positions, strip_position
 from bayes_asr.decode.lattices.ctm import Place, TimedLabel, find_place
 
 TIERS = ("words", "phones")
@@ -30,6 +32,16 @@ class TimedAlignment:
     words: list[TimedLabel]
     phones: list[TimedLabel]
     confidence: float
+
+    @property
+    def tiers(self) -> dict[str, list[TimedLabel]]:
+        """Words and phones; phones without their places in words, where all of a word bear them."""
+        starts = [phone.start for phone in self.phones]
+        edges = [(bisect_left(starts, w.start), bisect_left(starts, w.end)) for w in self.words]
+        phones, spelled = self.phones, (tuple(p.label for p in self.phones[i:j]) for i, j in edges)
+        if bears_positions(Pronunciation("", 1.0, labels) for labels in spelled if labels):
+            phones = [p._replace(label=strip_position(p.label)) for p in phones]
+        return dict(zip(TIERS, (self.words, phones), strict=True))
 
 
 TimedResult = tuple[str, TimedAlignment | InputError]
@@ -86,7 +98,7 @@ class TextGrids:
         place = find_place(utt, self.places)
         tiers = {
             tier: [self._place(label, place.begin) for label in labels]
-            for tier, labels in zip(TIERS, (timed.words, timed.phones), strict=True)
+            for tier, labels in timed.tiers.items()
         }
         end = self._seconds(len(timed.alignment.transition_ids), place.begin)
         placed = PlacedUtterance(utt, self.speakers.get(utt, utt), place.begin, end, tiers)

@@ -14,6 +14,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.decode.align.best_path import Alignment
 from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
+from bayes_asr.decode.align_files import AlignedFile
 from bayes_asr.decode.lattices.ctm import Place, TimedLabel
 from tests.support.textgrids import read_textgrid
 
@@ -74,6 +75,33 @@ def test_readers_see_the_frames(
     for tier in (tiers, by_praatio(out / "u.TextGrid")):
         check(tier["phones"], in_seconds(timed.phones, 0.0, shift))
         check(tier["words"], in_seconds(timed.words, 0.0, shift))
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("sil|a_B b_I a_E|sil|t_S_S", "sil|a b a|sil|t_S"),
+        ("sil|t_S b|sil|a_B", "sil|t_S b|sil|a_B"),  # t_S is a phone of X-SAMPA
+    ],
+)
+def test_phones_are_without_their_places_in_words(said: str, shown: str, tmp_path: Path) -> None:
+    """In TextGrids and JSON; phones.ctm has Kaldi's names."""
+    parts = [part.split() for part in said.split("|")]
+    names = [name for part in parts for name in part]
+    phones = [TimedLabel(name, i, i + 1, 1.0) for i, name in enumerate(names)]
+    words, begin = [], 0
+    for part in parts:
+        if part != ["sil"]:
+            words.append(TimedLabel("w", begin, begin + len(part), 1.0))
+        begin += len(part)
+    alignment = Alignment(np.zeros(len(phones), np.int32), 0.0, False)
+    aligned = AlignedFile(Path("u.wav"), 1.0, 0.01, TimedAlignment(alignment, words, phones, 1.0))
+    aligned.write(tmp_path, tmp_path)
+    expected = shown.replace("|", " ").split()
+    assert [label for *_, label in read_textgrid(tmp_path / "u.TextGrid")[1]["phones"]] == expected
+    assert [phone["label"] for phone in aligned.describe()["phones"]] == expected
+    lines = (tmp_path / "phones.ctm").read_text().splitlines()
+    assert [line.split()[4] for line in lines] == names
 
 
 @pytest.mark.parametrize(("seconds", "end"), [(0.2975, 0.2975), (0.29, 0.3), (0.31, 0.31)])
