@@ -15,6 +15,7 @@ from bayes_asr.cli.arguments import channel, lm_weight, penalty
 from bayes_asr.data.sound.audio import STDIN
 from bayes_asr.data.sound.containers import KINDS
 from bayes_asr.data.sound.online import iter_until_interrupt, read_pipe
+from bayes_asr.decode.lattices.ctm import name_channel
 from bayes_asr.decode.live import FinalResult, PartialResult, open_live
 from bayes_asr.decode.packed import unpacked
 from bayes_asr.decode.recognise import RecogniserOptions
@@ -209,9 +210,9 @@ def _write_tables(args: argparse.Namespace, transcripts: list[Transcript]) -> No
     if args.json:
         print(json.dumps([asdict(transcript) for transcript in transcripts]), flush=True)
     if args.ctm:
-        write_lines(_format_ctm(transcripts), args.ctm)
+        write_lines(_format_ctm(transcripts, name_channel(args.channel)), args.ctm)
     if args.rttm:
-        write_lines(_format_rttm(transcripts), args.rttm)
+        write_lines(_format_rttm(transcripts, name_channel(args.channel)), args.rttm)
 
 
 def _print_words(transcript: Transcript) -> None:
@@ -235,19 +236,20 @@ def _check_recordings(files: list[Path]) -> None:
             )
 
 
-def _format_rttm(transcripts: list[Transcript]) -> Iterator[str]:
+def _format_rttm(transcripts: list[Transcript], channel: str) -> Iterator[str]:
     """`SPEAKER recording channel begin duration ...` of NIST's RTTM, one line for each segment."""
     for transcript in transcripts:
         name = recording_name(Path(transcript.file))
         for begin, end in transcript.segments:
             length = end - begin
-            yield f"SPEAKER {name} 1 {begin:.3f} {length:.3f} <NA> <NA> speech <NA> <NA>"
+            yield f"SPEAKER {name} {channel} {begin:.3f} {length:.3f} <NA> <NA> speech <NA> <NA>"
 
 
-def _format_ctm(transcripts: list[Transcript]) -> Iterator[str]:
+def _format_ctm(transcripts: list[Transcript], channel: str) -> Iterator[str]:
     """`recording channel begin duration word confidence`."""
     for transcript in transcripts:
         name = recording_name(Path(transcript.file))
         for word in transcript.words:
             length = word.end - word.start
-            yield f"{name} 1 {word.start:.2f} {length:.2f} {word.word} {word.confidence:.2f}"
+            times = f"{word.start:.2f} {length:.2f}"
+            yield f"{name} {channel} {times} {word.word} {word.confidence:.2f}"

@@ -10,6 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, read_text, together
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.data.directories import locate
+from bayes_asr.data.sound.audio import Channel
 from bayes_asr.data.sound.audio import load_library as load_soundfile
 from bayes_asr.data.sound.long import LongSound
 from bayes_asr.data.sound.spectrum import FRAME_SHIFT
@@ -21,7 +22,7 @@ from bayes_asr.decode.align.timing_aligner import TimingAligner
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align_long import LongAligner, LongAlignment
 from bayes_asr.decode.forward.log_likelihoods import load
-from bayes_asr.decode.lattices.ctm import TimedLabel
+from bayes_asr.decode.lattices.ctm import Place, TimedLabel, name_channel
 from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
@@ -41,6 +42,8 @@ class AlignedFile:
     timed: TimedAlignment
     parts: LongAlignment | None = None
     """What of the text is where, of a long file."""
+    channel: Channel | None = None
+    """Of the file, counted from 0."""
 
     def describe(self) -> dict[str, Any]:
         """File, seconds, confidence, and words and phones with begins and ends in seconds."""
@@ -70,7 +73,8 @@ class AlignedFile:
         if textgrid:
             grids = TextGrids(textgrid, self.frame_shift, seconds={name: self.seconds})
         if out:
-            files = TimedFiles(out, self.frame_shift, None, grids)
+            places = {name: Place(name, name_channel(self.channel), 0.0)}
+            files = TimedFiles(out, self.frame_shift, places, grids)
             with together(out):
                 for path in outdated:
                     discard(path)
@@ -119,11 +123,12 @@ def align_file(
         speaker = front_end.estimate(sound.name, segmented.sample())
         spans = segmented.find_speech(speaker)
         parts = aligner.align(sound.name, lines, spans, lambda x: segmented.read(x, speaker))
-        return AlignedFile(file, seconds, shift, parts.to_timed(round(seconds / shift)), parts)
+        timed = parts.to_timed(round(seconds / shift))
+        return AlignedFile(file, seconds, shift, timed, parts, sound.channel)
     recording = front_end.read(sound)
     loglikes = network(recording.features, recording.statistics).numpy()
     timed = timing.align(sound.name, words, loglikes)
-    return AlignedFile(file, seconds, shift, timed)
+    return AlignedFile(file, seconds, shift, timed, channel=sound.channel)
 
 
 def read_lines(path: Path) -> list[list[str]]:

@@ -244,11 +244,15 @@ def test_what_was_heard_before_an_end_is_written(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("bayes_asr.cli.transcribe.transcribe", end_early)
-    ctm = tmp_path / "out.ctm"
-    assert main(["transcribe", str(run), "a.wav", "b.wav", "--json", f"--ctm={ctm}"]) == 1
+    ctm, rttm = tmp_path / "out.ctm", tmp_path / "out.rttm"
+    given = ["a.wav", "b.wav", "--json", f"--ctm={ctm}", f"--rttm={rttm}"]
+    assert main(["transcribe", str(run), *given]) == 1
     said = capsys.readouterr()
     assert [one["file"] for one in json.loads(said.out)] == ["a.wav"]
     assert ctm.read_text() == "a 1 0.50 0.50 one 0.90\n"
+    assert main(["transcribe", str(run), *given, "--channel=1"]) == 1
+    assert ctm.read_text() == "a 2 0.50 0.50 one 0.90\n"
+    assert rttm.read_text() == "SPEAKER a 2 0.000 2.000 <NA> <NA> speech <NA> <NA>\n"
     assert "ended after 1 of 2 files" in said.err
 
 

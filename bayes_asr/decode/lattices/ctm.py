@@ -44,21 +44,28 @@ def read_places(data_dir: Path) -> dict[str, Place] | None:
     """The places of the utterances of a data directory; None without `segments`.
 
     `reco2file_and_channel` (`recording file channel`) gives recordings the names that the STM has;
-    without it they keep theirs, in channel 1.  Kaldi: utils/convert_ctm.pl.
+    without it they keep theirs, in the channel of `segments`.  Kaldi: utils/convert_ctm.pl.
     """
     segments = data_dir / "segments"
     if not is_there(segments):
         return None
     files = read_files_and_channels(data_dir)
     places = {}
-    for utt, recording, _, begin, _ in read_segments(segments):
+    for utt, recording, side, begin, _ in read_segments(segments):
         if files is not None and recording not in files:
             raise InputError(
                 f"{data_dir / FILES}: lacks {recording}, the recording of {utt}; add it"
             )
-        file, channel = files[recording] if files is not None else (recording, "1")
+        file, channel = files[recording] if files is not None else (recording, name_channel(side))
         places[utt] = Place(file, channel, begin)
     return places
+
+
+def name_channel(channel: int | str | None) -> str:
+    """The channel of a CTM or RTTM, counted from 1, of one counted from 0; 1 where none is named,
+    or the mean of all.
+    """
+    return str(channel + 1) if isinstance(channel, int) else "1"
 
 
 def read_files_and_channels(data_dir: Path) -> dict[str, tuple[str, str]] | None:

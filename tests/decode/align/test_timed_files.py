@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.data.sound.audio import Channel
 from bayes_asr.decode.align.best_path import Alignment
 from bayes_asr.decode.align.textgrid import TextGrids, TimedAlignment
 from bayes_asr.decode.align.timed_files import TimedFiles
 from bayes_asr.decode.align_files import AlignedFile
-from bayes_asr.decode.lattices.ctm import Place, TimedLabel
+from bayes_asr.decode.lattices.ctm import Place, TimedLabel, read_places
 from tests.support.textgrids import read_textgrid
 
 praatio = pytest.importorskip("praatio.textgrid")
@@ -173,6 +174,33 @@ def test_utterances_of_a_recording_share_its_textgrid(tmp_path: Path) -> None:
         "rec 1 0.60 0.10 a2 0.50",
     ]
     assert (tmp_path / "confidence.txt").read_text() == "b 0.5000\na 0.5000\nc 0.5000\n"
+
+
+def test_sides_of_a_call_are_channels_of_a_ctm(tmp_path: Path) -> None:
+    (tmp_path / "segments").write_text("u call 0 1 0\nv call 0 1 1\nw call 3 4 -1\nx call 4 5\n")
+    places = read_places(tmp_path)
+    files = TimedFiles(tmp_path, 0.01, places)
+    list(files.collect([(utt, make(utt)) for utt in "vuwx"]))
+    lines = [line.split() for line in (tmp_path / "words.ctm").read_text().splitlines()]
+    assert [(line[1], line[4]) for line in lines] == [
+        ("1", "u"),
+        ("1", "w"),
+        ("1", "x"),
+        ("2", "v"),
+    ]
+    (tmp_path / "reco2file_and_channel").write_text("call sw02 B\n")
+    assert {place.channel for place in (read_places(tmp_path) or {}).values()} == {"B"}
+
+
+@pytest.mark.parametrize(("channel", "named"), [(None, "1"), ("mean", "1"), (0, "1"), (2, "3")])
+def test_a_file_has_the_channel_that_was_aligned(
+    channel: Channel | None, named: str, tmp_path: Path
+) -> None:
+    timed = make("a", "b")
+    AlignedFile(Path("u.wav"), 1.0, 0.01, timed, channel=channel).write(tmp_path, None)
+    for name in ("words.ctm", "phones.ctm"):
+        lines = (tmp_path / name).read_text().splitlines()
+        assert [line.split()[:2] for line in lines] == [["u", named]] * 2
 
 
 def test_speakers_of_a_recording_have_tiers_of_their_own(tmp_path: Path) -> None:
