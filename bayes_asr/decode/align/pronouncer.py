@@ -11,12 +11,13 @@ from functools import cached_property
 import numpy as np
 
 from bayes_asr.base.elementary import log_scalar
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of, name_some
+from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.graph.assembly import Hmms, assemble, expand_context
 from bayes_asr.decode.graph.hmm import iter_hmm_arcs
 from bayes_asr.decode.graph.lexicon import Lang, build_lexicon_fst, fit_lexicon, number_words
 from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
-from bayes_asr.decode.graph.transducers import PhoneAcceptor
+from bayes_asr.decode.graph.transducers import RESERVED, PhoneAcceptor
 from bayes_asr.decode.graph.transition_index import Transitions, transition_costs
 from bayes_asr.decode.lattices.word_times import WordTimer
 from bayes_asr.kaldi_io.context_dependency import Tree, window_pdfs
@@ -90,13 +91,21 @@ class Pronouncer:
         raise InputError(f"the word {word} is not in the lexicon; add it there, or give --oov")
 
     def time_words(self, symbols: Mapping[int, str]) -> WordTimer:
-        """The timer of lattices that have these words; they have no times where the lexicon lacks
-        them.
+        """The timer of lattices that have these words; those that the lexicon lacks, which a
+        warning names, have none.
         """
         pronunciations = {
             number: [phones for _, phones in self.pronunciations.get(word, ())]
             for number, word in symbols.items()
         }
+        mute = [symbols[number] for number, phones in pronunciations.items() if not phones]
+        if mute := [word for word in mute if word not in RESERVED]:
+            LOGGER.warning(
+                "%s no pronunciation: such a word, and what follows it up to a pause, has the times"
+                " of lattices, which are early: %s",
+                count_of(len(mute), "word of the graph has", "words of the graph have"),
+                name_some(mute),
+            )
         return WordTimer(pronunciations, self.silence, self.model)
 
     def pronounce(self, word: str) -> list[tuple[float, list[int]]]:

@@ -72,8 +72,9 @@ class WordTimer:
         """Return the first frame of each arc's word, and the first after it, int64 [A].
 
         lattice: weighed. Where the phones of a path can be shared among its words in several ways,
-        one is taken. An arc without a word has its own times, and so has one whose best path has up
-        to its word other phones than those of its words, such as a word that was broken off.
+        one is taken. An arc without a word has its own times, and so has one whose best path has,
+        between a pause and its word, other phones than those of its words, such as a word that was
+        broken off.
         """
         source = np.repeat(np.arange(lattice.num_states), np.diff(lattice.offsets))
         lengths = np.diff(lattice.tid_offsets)
@@ -141,7 +142,21 @@ class WordTimer:
             )
         )
         # Ways to read what is over, of which there may be very many, leave the same.
-        return [*dict.fromkeys(settled)]
+        left = [*dict.fromkeys(settled)]
+        if left or not (wanted is None or wanted in arcs):
+            return left
+        return self._begin_anew(words, arcs, phones, wanted)
+
+    def _begin_anew(
+        self, words: Sequence[int], arcs: tuple[int, ...], phones: Phones, wanted: int | None
+    ) -> list[Reading]:
+        """The readings of an arc from its last pause on, where nothing explains what was before,
+        such as a word without pronunciation: behind a pause the word of the arc begins.
+        """
+        pauses = [i for i, (phone, _) in enumerate(phones) if phone == self.silence]
+        if not pauses:
+            return []
+        return [*self._settle(words, Reading(arcs, phones[pauses[-1] :], None), wanted)]
 
     def _settle(
         self, words: Sequence[int], reading: Reading, wanted: int | None
@@ -151,11 +166,12 @@ class WordTimer:
             yield reading
             return
         arc, *later = reading.arcs
-        waits = False
+        pronunciations = self.pronunciations.get(words[arc], ())
+        waits = reading.span is not None and not pronunciations  # what is looked for is known
         pause = bool(reading.phones) and reading.phones[0][0] == self.silence
         for first in (0, 1) if pause else (0,):
             heard = [phone for phone, _ in reading.phones[first:]]
-            for phones in self.pronunciations.get(words[arc], ()):
+            for phones in pronunciations:
                 count = len(phones)
                 if len(heard) <= count:  # where the word ends, the next phone tells
                     waits |= heard == [*phones[: len(heard)]]

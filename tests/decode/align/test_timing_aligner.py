@@ -285,6 +285,15 @@ def test_a_second_search_is_wider() -> None:
         align_utterance("u", words, loglikes, speech, narrower, ENGINE)
 
 
+def test_words_of_a_graph_without_pronunciation_are_named(messages: Callable[[], str]) -> None:
+    symbols = dict(enumerate(("<eps>", "ab", "zebra", "zoo", "#0", "<s>", "</s>")))
+    timer = toy().time_words(symbols)
+    assert [bool(timer.pronunciations[number]) for number in (1, 2, 3)] == [True, False, False]
+    said = messages()
+    assert "2 words of the graph have no pronunciation" in said
+    assert "zebra, zoo\n" in said
+
+
 def test_unknown_words_are_named_or_replaced() -> None:
     loglikes = np.zeros((9, 6), np.float32)
     with pytest.raises(InputError, match="u: the word zebra is not in the lexicon"):

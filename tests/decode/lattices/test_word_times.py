@@ -158,6 +158,32 @@ def test_words_of_a_single_path_have_its_times() -> None:
     assert [(word.start, word.end) for word in words] == [*spans.values()]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_words_behind_a_pause_have_times_whatever_was_before(seed: int) -> None:
+    """One word of the lexicon has no pronunciation: words up to the next pause are of arcs."""
+    network = make_network(random.Random(seed), slots=8)
+    for row in network.arcs:
+        del row[1:]
+    ((_, spans),) = network.paths()
+    lattice = connect(network.to_lattice())
+    timer = WordTimer({**LEXICON, 3: []}, SIL, MODEL)
+    begin, end = timer.time_arcs(lattice)
+    rough = WordTimer({}, SIL, MODEL).time_arcs(lattice)
+    arcs, state = [], 0
+    while row := network.arcs[state]:
+        arcs.append(row[0])
+        state = row[0].target
+    following = [*(arc.word for arc in arcs[1:]), 0]
+    is_read = True
+    for number, (arc, span) in enumerate(zip(arcs, spans.values(), strict=True)):
+        # The fifth word begins with the phone of a pause.
+        is_read = arc.word != 3 and (is_read or arc.gap[1] > 0 or arc.word == 5)
+        if (arc.word, following[number]) == (2, 3):
+            continue  # which of its pronunciations is said, the unknown word does not tell
+        expected = span if is_read else (rough[0][number], rough[1][number])
+        assert (begin[number], end[number]) == expected
+
+
 def chain(words: list[tuple[int, list[int]]]) -> CompactLattice:
     """A lattice of one path, of words and their phones."""
     parts = [[tid for phone in phones for tid in speak(phone, LEAST)] for _, phones in words]
