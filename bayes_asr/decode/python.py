@@ -44,15 +44,16 @@ def features(
 
 
 def transcribe(
-    run: str | Path, files: Sequence[str | Path], *, one_speaker: bool = False
+    run: str | Path, files: str | Path | Sequence[str | Path], *, one_speaker: bool = False
 ) -> list[Transcript]:
-    """Words of sound files with times and confidences, as `bayes-asr transcribe`.
+    """Words of sound files, or of one, with times and confidences, as `bayes-asr transcribe`.
 
     one_speaker: all files are of one, whose statistics and transform they share. InputError that
     names the files in which nothing can be heard.
     """
+    names = [files] if isinstance(files, str | Path) else files
     with unpacked(Path(run)) as directory:
-        results = [*transcribe_files(directory, [*map(Path, files)], one_speaker=one_speaker)]
+        results = [*transcribe_files(directory, [*map(Path, names)], one_speaker=one_speaker)]
     if refused := [str(result) for result in results if isinstance(result, InputError)]:
         raise InputError("; ".join(refused))
     return [result for result in results if isinstance(result, Transcript)]
