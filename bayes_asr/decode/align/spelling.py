@@ -23,7 +23,7 @@ from bayes_asr.decode.graph.lexicon import (
     report_unknown,
     strip_positions,
 )
-from bayes_asr.kaldi_io.marks import has_dotless, split_letters, take_dotless
+from bayes_asr.kaldi_io.marks import find_cased, has_dotless, split_letters, take_dotless
 from bayes_asr.kaldi_io.text import DataDir
 from bayes_asr.tasks.task import task_of
 
@@ -100,10 +100,7 @@ def spell(lang: Lang, words: Sequence[str], remedy: str) -> list[Pronunciation]:
     """
     phone_of = learn_graphemes(lang)
     if phone_of is None:
-        raise InputError(
-            f"the lexicon lacks {name_some(words)}, and is not of letters, by which they could be"
-            f" spelled: {remedy}"
-        )
+        raise InputError(_explain_lack(lang, words, remedy))
     spelled, split = [], choose_letters(lang)
     for word in words:
         phones = [phone_of.get(letter) for letter in split(word)]
@@ -112,6 +109,23 @@ def spell(lang: Lang, words: Sequence[str], remedy: str) -> list[Pronunciation]:
             raise InputError(f"the lexicon lacks {word}, and spells no word with {letter!r}")
         spelled.append(Pronunciation(word, 1.0, tuple(filter(None, phones))))
     return mark_positions(spelled) if bears_positions(lang.lexicon) else spelled
+
+
+def _explain_lack(lang: Lang, words: Sequence[str], remedy: str) -> str:
+    """Why a lexicon of phones lacks words, of which it may have some in another spelling."""
+    cased = find_cased({entry.word for entry in lang.lexicon}, {*words})
+    faults = []
+    if strange := [word for word in words if word not in cased]:
+        faults.append(
+            f"the lexicon lacks {name_some(strange)}, and is not of letters, by which they could"
+            f" be spelled: {remedy}"
+        )
+    if cased:
+        names = name_some([*map(repr, cased)])
+        faults.append(
+            f"the lexicon has {names} in another case, or without that punctuation: spell them so"
+        )
+    return "; ".join(faults)
 
 
 def learn_graphemes(lang: Lang) -> dict[str, str] | None:

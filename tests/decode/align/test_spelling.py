@@ -66,6 +66,13 @@ def test_a_lexicon_of_phones_spells_nothing() -> None:
     assert learn_graphemes(toy().lang) is None
     with pytest.raises(InputError, match=r"lacks zebra, zoo, and is not of letters.*--oov WORD"):
         spell_words(toy(), ["zebra", "b", "zoo"])
+    with pytest.raises(InputError) as raised:
+        spell_words(toy(), ["ab,", "zoo", "Aa", "b"])
+    message = str(raised.value)
+    assert "lacks zoo, and" in message
+    assert "has 'Aa', 'ab,' in another case" in message
+    with pytest.raises(InputError, match=r"^the lexicon has 'AB' in another case"):
+        spell_words(toy(), ["AB"])
     names = [Pronunciation(phone, 1.0, (phone,)) for phone in ("aa", "b", "d", "sh")]
     assert learn_graphemes(Lang(names)) is None
 
