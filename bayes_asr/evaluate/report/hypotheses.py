@@ -9,6 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.report.runs import Key, ReportedSystem
 from bayes_asr.evaluate.report.table import as_markdown, as_text, escape_markdown
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
+from bayes_asr.evaluate.score.paired_tests import check_all_comparable
 
 
 class Group(NamedTuple):
@@ -94,6 +95,8 @@ def answer(hypotheses: Sequence[GroupHypothesis], key: Key) -> Answers:
 
 
 def _compare(hypothesis: GroupHypothesis, key: Key) -> Comparison:
+    systems = [system for group in hypothesis for system in group.systems]
+    check_all_comparable((s.name, run.scores[key]) for s in systems for run in s.runs)
     fewer, than = (
         [[run.scores[key] for run in system.runs] for system in group.systems]
         for group in hypothesis

@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.files import real_path
 from bayes_asr.base.log import LOGGER
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
-from bayes_asr.evaluate.score.paired_tests import check_comparable
+from bayes_asr.evaluate.score.paired_tests import check_all_comparable
 from bayes_asr.evaluate.score.scores import Score, find_scores, is_seed, read_scores
 from bayes_asr.evaluate.score.statistics import Alternative
 
@@ -17,18 +17,22 @@ from bayes_asr.evaluate.score.statistics import Alternative
 class Side(NamedTuple):
     """One side of a comparison: its name, its systems, and the runs of each by convention.
 
-    folders: of the runs of all systems, in their order.
+    folders: of the runs of each system, in their order.
     """
 
     name: str
     paths: Sequence[Path]
     systems: Sequence[Mapping[str, Sequence[Score]]]
-    folders: Sequence[Path]
+    folders: Sequence[Sequence[Path]]
+
+    def runs(self, convention: str) -> Iterator[tuple[Path, Score]]:
+        """The folder of each run of all systems, and its score under a convention."""
+        for folders, system in zip(self.folders, self.systems, strict=True):
+            yield from zip(folders, system[convention], strict=True)
 
     def decodings(self) -> Iterator[tuple[Path, Mapping[str, Any] | None]]:
         """The folder of each run, and with what it was decoded, where that is known."""
-        scores = chain.from_iterable(next(iter(system.values())) for system in self.systems)
-        return zip(self.folders, (score.decoded for score in scores), strict=True)
+        return ((folder, run.decoded) for folder, run in self.runs(next(iter(self.systems[0]))))
 
 
 class PairComparison(NamedTuple):
@@ -98,7 +102,7 @@ class PairComparison(NamedTuple):
 def read_side(name: str, paths: Sequence[Path], set_name: str) -> Side:
     """The scores of the systems in these folders on one set."""
     files = [_find_runs(path, f"score_{set_name}.json") for path in paths]
-    folders = [file.parent for file in chain.from_iterable(files)]
+    folders = [[file.parent for file in of_system] for of_system in files]
     return Side(name, paths, list(map(_read_system, files)), folders)
 
 
@@ -142,11 +146,10 @@ def compare_pairs(
     """Compare each pair (A, B) under each convention; Holm's correction is over the pairs.
 
     joined: compare all A together with all B too, unless a system is there twice; as_groups: as for
-    `comparison.compare`. Raises InputError where a side is not scored as the others.
+    `comparison.compare`. A convention under which runs are not scored alike is left out, with a
+    warning; InputError where none is left.
     """
-    reference = pairs[0][0]
-    for side in (side for pair in pairs for side in pair):
-        _check_side(side, reference)
+    conventions = _find_comparable(list(chain.from_iterable(pairs)))
 
     def compare_sides(sides: Sequence[Side], convention: str, as_groups: bool) -> Comparison:
         a, b = ([system[convention] for system in side.systems] for side in sides)
@@ -155,7 +158,7 @@ def compare_pairs(
 
     joined = joined and not _warn_of_repeated(pairs)
     results: list[PairComparison] = []
-    for convention in reference.systems[0]:
+    for convention in conventions:
         comparisons = [compare_sides(pair, convention, as_groups) for pair in pairs]
         # A single pair needs no correction.
         adjusted = adjust_over(comparisons) if len(pairs) > 1 else [{}]
@@ -196,13 +199,24 @@ def _join(name: str, sides: Sequence[Side]) -> Side:
     return Side(name, paths, systems, [folder for side in sides for folder in side.folders])
 
 
-def _check_side(side: Side, reference: Side) -> None:
-    """Raise InputError where a system is not scored as the reference's first system."""
-    for path, system in zip(side.paths, side.systems, strict=True):
-        names = printable(str(reference.paths[0])), printable(str(path))
-        _check_conventions(reference.systems[0], system, names)
-        for convention, (score, *_) in reference.systems[0].items():
-            check_comparable(score, system[convention][0], names)
+def _find_comparable(sides: Sequence[Side]) -> list[str]:
+    """The conventions under which all runs are scored alike; warnings say why others are not."""
+    reference, path = sides[0].systems[0], sides[0].paths[0]
+    for side in sides:
+        for other_path, system in zip(side.paths, side.systems, strict=True):
+            _check_conventions(reference, system, (str(path), str(other_path)))
+    reasons = {}
+    for convention in reference:
+        runs = chain.from_iterable(side.runs(convention) for side in sides)
+        try:
+            check_all_comparable((str(folder), run) for folder, run in runs)
+        except InputError as error:
+            reasons[convention] = error
+    if len(reasons) == len(reference):
+        raise next(iter(reasons.values()))
+    for convention, reason in reasons.items():
+        LOGGER.warning("%s: not compared: %s", printable(convention), reason)
+    return [convention for convention in reference if convention not in reasons]
 
 
 def _check_conventions(a: Collection[str], b: Collection[str], names: tuple[str, str]) -> None:

@@ -5,7 +5,7 @@ section 5.1 of Bittar and Garner (2021). The errors of a unit are those of all i
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,28 +52,16 @@ def few_units_warning(number: int, unit: str) -> str | None:
 
 def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
     """Raise InputError where two scores are not of the same references, counted alike."""
-    # All of these change what counts as an error, or over what.
-    for key in ("set", "metric", "convention", "optional", "costs", "glm", "unknown"):
-        if getattr(a, key) != getattr(b, key):
+    # All of these change what counts as an error, over what, or what statistics are called.
+    keys = ("set", "metric", "convention", "optional", "costs", "glm", "unknown", "cluster")
+    for key in keys:
+        values = getattr(a, key), getattr(b, key)
+        if values[0] != values[1]:
             raise InputError(
-                f"{names[0]} and {names[1]} differ in {key}: {getattr(a, key)} and "
-                f"{getattr(b, key)}; score both alike"
+                f"{names[0]} and {names[1]} differ in {key}: {_tell_apart(*values)}; score both"
+                " alike"
             )
-    reference_a, reference_b = (
-        {u.utterance: u.reference for u in score.utterances} for score in (a, b)
-    )
-    # `get` gives None for an utterance that one side lacks, which differs from any text.
-    different = [
-        u
-        for u in reference_a.keys() | reference_b.keys()
-        if reference_a.get(u) != reference_b.get(u)
-    ]
-    if different or list(reference_a) != list(reference_b):
-        differ = count_of(len(different), "utterance differs", "utterances differ")
-        raise InputError(
-            f"{names[0]} and {names[1]} do not score the same {a.set} references: "
-            f"{differ}, such as {min(different, default='their order')}"
-        )
+    _check_references(a, b, names)
     by_another = [
         u.utterance
         for u, v in zip(a.utterances, b.utterances, strict=True)
@@ -84,6 +72,40 @@ def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
         raise InputError(
             f"{names[0]} and {names[1]} name other speakers of {number}, such as {by_another[0]};"
             " score both with the same utt2spk"
+        )
+
+
+def check_all_comparable(runs: Iterable[tuple[str, Score]]) -> None:
+    """Raise InputError where a run, beside its name, is not comparable with the first of them."""
+    (reference_name, reference), *others = runs
+    for name, run in others:
+        check_comparable(reference, run, (reference_name, name))
+
+
+def _tell_apart(one: Any, other: Any) -> str:
+    """Both values; of sets of words, which may be large, the numbers and a word of one alone."""
+    if isinstance(one, frozenset) and isinstance(other, frozenset):
+        return f"{len(one)} and {len(other)}, such as {min(one ^ other)}"
+    return f"{one} and {other}"
+
+
+def _check_references(a: Score, b: Score, names: tuple[str, str]) -> None:
+    """Raise InputError where two scores have other utterances, texts, or another order of them."""
+    references = [{u.utterance: u.reference for u in score.utterances} for score in (a, b)]
+    # `get` gives None for an utterance that one side lacks, which differs from any text.
+    texts = {utt: [each.get(utt) for each in references] for each in references for utt in each}
+    different = [utt for utt, (one, other) in texts.items() if one != other]
+    if different or list(references[0]) != list(references[1]):
+        example = "their order"
+        if different:
+            first = min(different)
+            both = ("nothing" if t is None else repr(" ".join(t)) for t in texts[first])
+            example = f"{first}: {' and '.join(both)}"
+        raise InputError(
+            f"{names[0]} and {names[1]} do not score the same {a.set} references: of"
+            f" {len(references[0])} and {len(references[1])} utterances"
+            f" {count_of(len(different), 'utterance differs', 'utterances differ')}, such as"
+            f" {example}"
         )
 
 

@@ -14,6 +14,7 @@ from scipy import stats
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.evaluate.report.differences import compare_with_best, find_best_on_dev
+from bayes_asr.evaluate.report.hypotheses import Group, GroupHypothesis, answer
 from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
 from bayes_asr.evaluate.score.comparison import compare
 from tests.support.report_runs import KEY, make_run, read_page, run_report
@@ -125,6 +126,19 @@ def test_hypotheses_that_cannot_be_tested_are_named(
     assert "(other: not scored on test, strict)" in capsys.readouterr().out
     with pytest.raises(InputError, match="absent: no system of this report is there"):
         run_report(out, "--out", tmp_path, "--group", str(out / "gru"), "--against", "absent")
+
+
+def test_the_system_of_a_group_that_cannot_be_tested_is_named(
+    systems: list[ReportedSystem], tmp_path: Path
+) -> None:
+    make_run(tmp_path / "other", 0.5)
+    path = tmp_path / "other" / "score_test.json"
+    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    (other,) = find_systems([tmp_path / "other"])
+    gru, lstm = (next(s for s in systems if s.name == name) for name in ("gru", "lstm"))
+    hypothesis = GroupHypothesis(Group("one", [gru]), Group("two", [lstm, other]))
+    (reason,) = answer([hypothesis], KEY).left_out
+    assert "(gru and other do not score the same" in reason
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -227,7 +227,7 @@ def test_system_that_is_scored_on_other_speech_is_named(out: Path) -> None:
     write_scores([other], out / "rnn/seed1/score_test.json")
     write_scores([other], out / "rnn/seed2/score_test.json")
     words = ["--group", *group(out, "bru"), "--against", *group(out, "bru-log", "rnn")]
-    with pytest.raises(InputError, match=r"bru and \S+/rnn do not score the same test references"):
+    with pytest.raises(InputError, match=r"bru/seed1 and \S+/rnn/seed1 do not score the same"):
         run_compare(*words)
 
 
