@@ -2,14 +2,17 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import seed, whole
 from bayes_asr.cli.groups import RunGroup, add_group_options, read_groups
 from bayes_asr.decode.forward.network_record import warn_of_another
-from bayes_asr.evaluate.score.pair_comparisons import compare_pairs, read_side
+from bayes_asr.evaluate.score.pair_comparisons import Side, check_apart, compare_pairs, read_side
+from bayes_asr.evaluate.score.unlike_runs import describe_unlike_seeds
 
 RUN = "scored run, or a folder of runs, whose errors are taken together"
 
@@ -54,9 +57,9 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("give RUN_A and RUN_B, or --group and --against, not both")
     pairs = groups or _pair_runs(args)
     sides = [[read_side(*group, args.on) for group in pair] for pair in pairs]
-    decodings = dict(chain.from_iterable(side.decodings() for pair in sides for side in pair))
-    for folder, record in decodings.items():
-        warn_of_another(folder, [record])
+    _warn_of_runs(list(chain.from_iterable(sides)))
+    for pair in sides if groups else ():
+        check_apart([run for side in pair for runs in side.folders for run in runs])
     comparisons = compare_pairs(
         sides,
         args.replicates,
@@ -69,6 +72,16 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps([comparison.as_dict() for comparison in comparisons], indent=1))
     else:
         print("\n\n".join(comparison.as_text() for comparison in comparisons))
+
+
+def _warn_of_runs(sides: Sequence[Side]) -> None:
+    """Say where runs of a system are no seeds of it, or have another network than was scored."""
+    systems = {p: r for side in sides for p, r in zip(side.paths, side.folders, strict=True)}
+    for path, runs in systems.items():
+        for difference in describe_unlike_seeds(printable(str(path)), runs):
+            LOGGER.warning("%s", difference)
+    for folder, record in dict(chain.from_iterable(side.decodings() for side in sides)).items():
+        warn_of_another(folder, [record])
 
 
 def _pair_runs(args: argparse.Namespace) -> list[tuple[RunGroup, RunGroup]]:

@@ -12,11 +12,12 @@ from bayes_asr.base.files import real_path, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli import groups
 from bayes_asr.decode.forward.network_record import warn_of_another
-from bayes_asr.evaluate.report.configurations import describe_unlike_seeds
 from bayes_asr.evaluate.report.hypotheses import Group, GroupHypothesis, answer
 from bayes_asr.evaluate.report.page import explain, list_keys, write_report
 from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
 from bayes_asr.evaluate.report.table import as_text, tabulate_results
+from bayes_asr.evaluate.score.pair_comparisons import check_apart
+from bayes_asr.evaluate.score.unlike_runs import describe_unlike_seeds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +44,12 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or args.runs[0] / "report"
     hypotheses = groups.read_groups(args)
     systems = find_systems(args.runs)
-    for run in (run for system in systems for run in system.runs):
-        warn_of_another(run.path, (score.decoded for score in run.scores.values()))
-    for difference in describe_unlike_seeds(systems):
-        LOGGER.warning("%s", difference)
+    for system in systems:
+        _warn_of_runs(system)
     # Hypotheses name folders; the report has systems, which may lie at or below these.
     stated = [GroupHypothesis(*(_choose(side, systems) for side in sides)) for sides in hypotheses]
+    for hypothesis in stated:
+        check_apart([r.path for group in hypothesis for s in group.systems for r in s.runs])
     answers = {key: answer(stated, key) for key in list_keys(systems)} if stated else {}
     words = ["bayes-asr", "report", *map(str, args.runs)]
     words += ["--out", str(args.out)] if args.out else []
@@ -71,6 +72,13 @@ def run(args: argparse.Namespace) -> None:
             print(f"Not tested: {reason}.\n")
     print(f"{printable(str(out / 'report.html'))}\n{explain(systems)}")
     print(as_text(table))
+
+
+def _warn_of_runs(system: ReportedSystem) -> None:
+    for run in system.runs:
+        warn_of_another(run.path, (score.decoded for score in run.scores.values()))
+    for difference in describe_unlike_seeds(system.name, [run.path for run in system.runs]):
+        LOGGER.warning("%s", difference)
 
 
 def _choose(group: groups.RunGroup, systems: Sequence[ReportedSystem]) -> Group:

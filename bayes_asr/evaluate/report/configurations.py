@@ -1,8 +1,6 @@
 """The keys in which the configurations of systems differ."""
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -13,24 +11,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.evaluate.report.runs import ReportedSystem
 from bayes_asr.evaluate.report.table import NONE
-
-OF_A_RUN = ("seed",)
-"""Keys that tell the runs of one system apart."""
-
-SEED = re.compile(r"\bseed\d+\b")
-"""A seed in a path, as of the run that another one goes on from."""
-
-OF_A_MACHINE = (
-    "data.dir",
-    "data.index",
-    "data.keep",
-    "data.moved",
-    "train.device",
-    "train.gpu_path",
-    "train.save_minutes",
-    "train.tensorboard",
-)
-"""Keys that change no result but by rounding."""
+from bayes_asr.evaluate.score.unlike_runs import OF_A_RUN
 
 OF_A_NETWORK = (
     "data.train.",
@@ -42,26 +23,6 @@ OF_A_NETWORK = (
     "train.",
 )
 """Keys that say nothing of Gaussian mixtures."""
-
-
-def describe_unlike_seeds(systems: Sequence[ReportedSystem]) -> Iterator[str]:
-    """Yield what tells runs of one system apart, by their `config.yaml`: their mean is of none."""
-    for system in systems:
-        runs = [run.path for run in system.runs if is_there(run.path / "config.yaml")]
-        with suppress(InputError):  # which another table names
-            configs = [load([run / "config.yaml"]) for run in runs]
-            for run, config in zip(runs[1:], configs[1:], strict=True):
-                changed = [
-                    f"{key} is {old} and {now}"
-                    for key, (old, now) in differences(configs[0], config).items()
-                    if not key.startswith((*OF_A_RUN, *OF_A_MACHINE))
-                    and SEED.sub("", str(old)) != SEED.sub("", str(now))
-                ]
-                if changed:
-                    yield (
-                        f"{system.name}: {runs[0].name} and {run.name} are averaged, but"
-                        f" {'; '.join(changed)}"
-                    )
 
 
 class Configurations(NamedTuple):

@@ -32,7 +32,7 @@ class Side(NamedTuple):
 
     def decodings(self) -> Iterator[tuple[Path, Mapping[str, Any] | None]]:
         """The folder of each run, and with what it was decoded, where that is known."""
-        return ((folder, run.decoded) for folder, run in self.runs(next(iter(self.systems[0]))))
+        return ((path, run.decoded) for path, run in self.runs(next(iter(self.systems[0]))))
 
 
 class PairComparison(NamedTuple):
@@ -118,6 +118,7 @@ def _find_runs(path: Path, file: str) -> list[Path]:
     """The score files of a run, or of the seeds of a folder; without seeds, of all runs below it.
 
     Runs beside seeds, such as copies, are named and left out: they are no other trainings.
+    InputError where the seeds are of several folders: these are systems.
     """
     below = find_scores(path, file)
     # A folder with a score file is a run, whatever lies below it.
@@ -126,6 +127,12 @@ def _find_runs(path: Path, file: str) -> list[Path]:
     seeds = [scores for scores in below if is_seed(scores.parent)]
     own_seeds = [scores for scores in seeds if scores.parent.parent == path]
     files = own_seeds or seeds or below
+    systems = dict.fromkeys(str(scores.parent.parent) for scores in own_seeds or seeds)
+    if len(systems) > 1:
+        raise InputError(
+            f"{path}: holds seeds of {len(systems)} systems, {name_some(list(systems))}; name one"
+            " of them, or several as a group (--group, --against)"
+        )
     if left_out := [str(scores.parent) for scores in below if scores not in files]:
         LOGGER.warning(
             "%s: compared are its folders seedN alone, without %s; name such a run by itself",
@@ -187,10 +194,16 @@ def _warn_of_repeated(pairs: Sequence[Sequence[Side]]) -> bool:
     return False
 
 
-def find_repeated(systems: Sequence[Path]) -> Path | None:
-    """The first system whose folder is there twice, by whatever names; its errors count twice."""
-    folders = [real_path(system) for system in systems]
-    return next((s for s, f in zip(systems, folders, strict=True) if folders.count(f) > 1), None)
+def find_repeated(paths: Sequence[Path]) -> Path | None:
+    """The first folder that is there twice, by whatever names; its errors count twice."""
+    folders = list(map(real_path, paths))
+    return next((p for p, f in zip(paths, folders, strict=True) if folders.count(f) > 1), None)
+
+
+def check_apart(runs: Sequence[Path]) -> None:
+    """InputError where one of the runs of two groups is there twice, by whatever names."""
+    if repeated := find_repeated(runs):
+        raise InputError(f"{repeated}: is in both groups, or twice in one; name each run once")
 
 
 def _join(name: str, sides: Sequence[Side]) -> Side:
@@ -209,7 +222,7 @@ def _find_comparable(sides: Sequence[Side]) -> list[str]:
     for convention in reference:
         runs = chain.from_iterable(side.runs(convention) for side in sides)
         try:
-            check_all_comparable((str(folder), run) for folder, run in runs)
+            check_all_comparable((str(run_path), run) for run_path, run in runs)
         except InputError as error:
             reasons[convention] = error
     if len(reasons) == len(reference):

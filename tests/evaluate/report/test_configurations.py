@@ -1,14 +1,11 @@
-"""The keys in which systems, and seeds of one, differ."""
+"""The keys in which systems differ."""
 
 import re
 import shutil
 from pathlib import Path
 
 from bayes_asr.config.merge import load
-from bayes_asr.evaluate.report.configurations import (
-    describe_unlike_seeds,
-    tabulate_configurations,
-)
+from bayes_asr.evaluate.report.configurations import tabulate_configurations
 from bayes_asr.evaluate.report.runs import find_systems
 from tests.support.report_runs import make_mixtures
 
@@ -24,23 +21,6 @@ def test_page_has_the_keys_in_which_configurations_differ(out: Path, tmp_path: P
     assert table.to_numpy().tolist() == [["model.unit", default, "gru"]]
     assert list(table.columns) == ["key", "a", "b"]
     assert [re.findall(r"c/config.yaml", reason) for reason in missing] == [["c/config.yaml"]]
-
-
-def test_seeds_of_other_settings_are_named(out: Path, tmp_path: Path) -> None:
-    settings = {
-        "seed1": ["seed=1", "train.device=cpu"],
-        "seed2": ["seed=2", "data.index=elsewhere"],
-        "seed3": ["seed=3", "decode.beam=3"],
-    }
-    for name, changes in settings.items():  # each goes on from its own
-        changes.append(f"train.init_from=[{{run: /x/ce/{name}, normalisation: run}}]")
-    for name, changes in settings.items():
-        run = shutil.copytree(out / "gru" / "seed1", tmp_path / "gru" / name)
-        load([], changes).save(run / "config.yaml")
-    beam = load([]).decode.beam
-    assert [*describe_unlike_seeds(find_systems([tmp_path]))] == [
-        f"gru: seed1 and seed3 are averaged, but decode.beam is {beam} and 3.0"
-    ]
 
 
 def test_mixtures_have_no_keys_of_a_network(out: Path, tmp_path: Path) -> None:

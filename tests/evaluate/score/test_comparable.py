@@ -1,6 +1,7 @@
 """Runs that may be compared: on the same references, counted alike, each training once."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,11 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
+from bayes_asr.config.merge import load
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import tally
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore, write_scores
+from bayes_asr.evaluate.score.unlike_runs import describe_unlike_seeds
 from tests.support.report_runs import make_score
 
 NAMES = ("A", "B")
@@ -92,3 +95,85 @@ def test_speakers_and_sessions_are_not_compared(clusters: tuple[str, str]) -> No
     a, b = (replace(made(i), cluster=cluster) for i, cluster in enumerate(clusters))
     with pytest.raises(InputError, match=f"differ in cluster: {' and '.join(clusters)}"):
         compare(a, b, NAMES, 100)
+
+
+def write_seed(run: Path, number: int, *settings: str) -> Path:
+    """A scored run of this seed, with its configuration."""
+    write(run, made(number))
+    load([], [f"seed={number}", *settings]).save(run / "config.yaml")
+    return run
+
+
+@pytest.mark.parametrize("as_group", [False, True])
+def test_seeds_of_several_systems_are_refused(
+    as_group: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `benchmarks/study.py` leaves them: OUT/SYSTEM/RATE/seedN."""
+    for rate in ("0.001", "0.0025"):
+        for seed in (1, 2):
+            write(tmp_path / "gru" / rate / f"seed{seed}", made(seed))
+    b = write(tmp_path / "b", made(7))
+    sides = ["--group", str(tmp_path / "gru"), "--against", b]
+    assert main(["compare", *(sides if as_group else sides[1::2])]) == 1
+    message = capsys.readouterr().err
+    assert f"{tmp_path}/gru: holds seeds of 2 systems, " in message
+    assert f"{tmp_path}/gru/0.001, {tmp_path}/gru/0.0025; " in message
+    sides[1:2] = [str(tmp_path / "gru" / rate) for rate in ("0.001", "0.0025")]
+    assert main(["compare", *sides, "--replicates=100", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["a"]["runs"] == 4
+    assert main(["compare", sides[1], b, "--replicates=100"]) == 0
+
+
+@pytest.mark.slow
+def test_runs_of_a_system_that_are_no_seeds_of_it_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of another configuration, and a copy; systems of a group may differ."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    for seed in (1, 2):
+        write_seed(a / f"seed{seed}", seed)
+        write_seed(b / f"seed{seed}", seed, "model.unit=gru")
+    words = ["compare", "--group", f"x={a}", str(b), "--against", write(tmp_path / "c", made(9))]
+    assert main([*words, "--replicates=100"]) == 0
+    assert capsys.readouterr().err == ""
+    write_seed(a / "seed3", 3, "decode.beam=3")
+    shutil.copytree(b / "seed2", b / "seed12")
+    beam = load([]).decode.beam
+    assert main(["compare", str(a), str(b), "--replicates=100"]) == 0
+    told = capsys.readouterr().err
+    assert f"{a}: seed1 and seed3 are averaged, but decode.beam is {beam} and 3.0" in told
+    assert f"{b}: seed12 and seed2 both have the seed 2" in told
+    assert len(told.splitlines()) == 2
+    assert main(["report", str(b), "--out", str(tmp_path / "report")]) == 0
+    assert "b: seed2 and seed12 both have the seed 2" in capsys.readouterr().err
+
+
+def test_seeds_of_other_settings_are_named(tmp_path: Path) -> None:
+    settings = {
+        "seed1": ["seed=1", "train.device=cpu"],
+        "seed2": ["seed=2", "data.index=elsewhere"],
+        "seed3": ["seed=3", "decode.beam=3"],
+    }
+    runs = [tmp_path / name for name in settings]
+    for run, changes in zip(runs, settings.values(), strict=True):  # each goes on from its own
+        begun = f"train.init_from=[{{run: /x/ce/{run.name}, normalisation: run}}]"
+        run.mkdir()
+        load([], [*changes, begun]).save(run / "config.yaml")
+    assert [*describe_unlike_seeds("gru", runs)] == [
+        f"gru: seed1 and seed3 are averaged, but decode.beam is {load([]).decode.beam} and 3.0"
+    ]
+
+
+@pytest.mark.parametrize("shared", ["b", "b/seed1", "link"])
+def test_a_run_on_both_sides_of_groups_is_refused(
+    shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for i, name in enumerate("abc"):
+        write(tmp_path / name / "seed1", made(i))
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    groups = ["--group", a, b, "--against", c, str(tmp_path / shared)]
+    for words in (["compare", *groups], ["report", a, b, c, f"--out={tmp_path}/out", *groups]):
+        assert main(words) == 1
+        assert "/seed1: is in both groups, or twice in one" in capsys.readouterr().err

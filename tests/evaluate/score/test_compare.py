@@ -338,17 +338,6 @@ def test_a_run_beside_seeds_is_no_other_training(
     assert str(tmp_path / "a" / copy) in warning
 
 
-def test_seeds_of_several_systems_are_taken_together(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    for i, run in enumerate(("u/seed1", "u/seed2", "v/seed1")):
-        write_scores([made(i, 0.3)], tmp_path / "a" / run / "score_test.json")
-    write_scores([made(7, 0.3)], tmp_path / "b" / "score_test.json")
-    run_compare(str(tmp_path / "a"), str(tmp_path / "b"), "--json", "--replicates", "100")
-    (entry,) = json.loads(capsys.readouterr().out)
-    assert (entry["a"]["runs"], caplog.messages) == (3, [])
-
-
 def test_other_speakers_are_refused() -> None:
     a = made(1, 0.3)
     first = replace(a.utterances[0], speaker="someone")
