@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.evaluate.report.runs import Key, ReportedSystem
 from bayes_asr.evaluate.report.table import as_markdown, as_text, escape_markdown
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
-from bayes_asr.evaluate.score.paired_tests import check_all_comparable
+from bayes_asr.evaluate.score.scores import check_all_comparable
 
 
 class Group(NamedTuple):

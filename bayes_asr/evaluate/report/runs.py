@@ -14,7 +14,13 @@ import numpy as np
 from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import is_there, real_path
 from bayes_asr.evaluate.score.counts import ErrorCounts
-from bayes_asr.evaluate.score.scores import Score, find_scores, is_seed, read_scores
+from bayes_asr.evaluate.score.scores import (
+    Score,
+    check_all_comparable,
+    find_scores,
+    is_seed,
+    read_scores,
+)
 from bayes_asr.evaluate.score.statistics import Interval, beta_of_runs
 from bayes_asr.kaldi_io.side_files import ENVIRONMENT, check, read_history, read_json, take
 
@@ -100,7 +106,7 @@ def _name_scores(name: str) -> str:
 
 
 def _check_alike(system: ReportedSystem) -> ReportedSystem:
-    """The system; InputError where its runs are scored on nothing in common."""
+    """The system; InputError where its runs are scored on nothing in common, or not alike."""
     if not system.keys:
         scored = "; ".join(
             f"{run.path}: {', '.join(f'{name} ({convention})' for name, convention in run.scores)}"
@@ -110,6 +116,8 @@ def _check_alike(system: ReportedSystem) -> ReportedSystem:
             f"{system.name}: its {len(system.runs)} runs have no set and convention in common, by"
             f" which they are scored ({scored}); score all alike"
         )
+    for key in system.keys:
+        check_all_comparable((str(run.path), run.scores[key]) for run in system.runs)
     return system
 
 

@@ -11,7 +11,6 @@ from bayes_asr.base.errors import printable
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.paired_tests import (
     PairedTest,
-    check_comparable,
     collect_speakers,
     collect_utterances,
     few_units_warning,
@@ -20,7 +19,7 @@ from bayes_asr.evaluate.score.paired_tests import (
     run_system_tests,
 )
 from bayes_asr.evaluate.score.power import POWER, Detectable, Precision, detect, measure_precision
-from bayes_asr.evaluate.score.scores import Score, pool
+from bayes_asr.evaluate.score.scores import Score, check_comparable, pool
 from bayes_asr.evaluate.score.seeds import SeedSpread, pooled_deviation, spread_over_seeds
 from bayes_asr.evaluate.score.statistics import (
     Alternative,

@@ -9,8 +9,13 @@ from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.files import real_path
 from bayes_asr.base.log import LOGGER
 from bayes_asr.evaluate.score.comparison import Comparison, adjust_over, compare
-from bayes_asr.evaluate.score.paired_tests import check_all_comparable
-from bayes_asr.evaluate.score.scores import Score, find_scores, is_seed, read_scores
+from bayes_asr.evaluate.score.scores import (
+    Score,
+    check_all_comparable,
+    find_scores,
+    is_seed,
+    read_scores,
+)
 from bayes_asr.evaluate.score.statistics import Alternative
 
 

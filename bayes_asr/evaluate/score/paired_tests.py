@@ -5,14 +5,13 @@ section 5.1 of Bittar and Garner (2021). The errors of a unit are those of all i
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import Score
 from bayes_asr.evaluate.score.statistics import (
@@ -48,65 +47,6 @@ def few_units_warning(number: int, unit: str) -> str | None:
         f"{number} {unit}s are few: no exact two-sided test over them has a p below "
         f"{2 / 2**number:.3g}. What is smaller takes for granted that differences are normal."
     )
-
-
-def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
-    """Raise InputError where two scores are not of the same references, counted alike."""
-    # All of these change what counts as an error, over what, or what statistics are called.
-    keys = ("set", "metric", "convention", "optional", "costs", "glm", "unknown", "cluster")
-    for key in keys:
-        values = getattr(a, key), getattr(b, key)
-        if values[0] != values[1]:
-            raise InputError(
-                f"{names[0]} and {names[1]} differ in {key}: {_tell_apart(*values)}; score both"
-                " alike"
-            )
-    _check_references(a, b, names)
-    by_another = [
-        u.utterance
-        for u, v in zip(a.utterances, b.utterances, strict=True)
-        if u.speaker != v.speaker
-    ]
-    if by_another:
-        number = count_of(len(by_another), "utterance")
-        raise InputError(
-            f"{names[0]} and {names[1]} name other speakers of {number}, such as {by_another[0]};"
-            " score both with the same utt2spk"
-        )
-
-
-def check_all_comparable(runs: Iterable[tuple[str, Score]]) -> None:
-    """Raise InputError where a run, beside its name, is not comparable with the first of them."""
-    (reference_name, reference), *others = runs
-    for name, run in others:
-        check_comparable(reference, run, (reference_name, name))
-
-
-def _tell_apart(one: Any, other: Any) -> str:
-    """Both values; of sets of words, which may be large, the numbers and a word of one alone."""
-    if isinstance(one, frozenset) and isinstance(other, frozenset):
-        return f"{len(one)} and {len(other)}, such as {min(one ^ other)}"
-    return f"{one} and {other}"
-
-
-def _check_references(a: Score, b: Score, names: tuple[str, str]) -> None:
-    """Raise InputError where two scores have other utterances, texts, or another order of them."""
-    references = [{u.utterance: u.reference for u in score.utterances} for score in (a, b)]
-    # `get` gives None for an utterance that one side lacks, which differs from any text.
-    texts = {utt: [each.get(utt) for each in references] for each in references for utt in each}
-    different = [utt for utt, (one, other) in texts.items() if one != other]
-    if different or list(references[0]) != list(references[1]):
-        example = "their order"
-        if different:
-            first = min(different)
-            both = ("nothing" if t is None else repr(" ".join(t)) for t in texts[first])
-            example = f"{first}: {' and '.join(both)}"
-        raise InputError(
-            f"{names[0]} and {names[1]} do not score the same {a.set} references: of"
-            f" {len(references[0])} and {len(references[1])} utterances"
-            f" {count_of(len(different), 'utterance differs', 'utterances differ')}, such as"
-            f" {example}"
-        )
 
 
 class PairedErrors(NamedTuple):

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import InputError, count_of, printable
 from bayes_asr.base.files import find_below, is_there, replacing
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.evaluate.score.counts import Costs, Edit, ErrorCounts, align, drop_unknown, tally
@@ -146,6 +146,65 @@ class Score:
 def pool(counts: Iterable[ErrorCounts]) -> ErrorCounts:
     """Add up counts."""
     return sum(counts, start=ErrorCounts())
+
+
+def check_comparable(a: Score, b: Score, names: tuple[str, str]) -> None:
+    """Raise InputError where two scores are not of the same references, counted alike."""
+    # All of these change what counts as an error, over what, or what statistics are called.
+    keys = ("set", "metric", "convention", "optional", "costs", "glm", "unknown", "cluster")
+    for key in keys:
+        values = getattr(a, key), getattr(b, key)
+        if values[0] != values[1]:
+            raise InputError(
+                f"{names[0]} and {names[1]} differ in {key}: {_tell_apart(*values)}; score both"
+                " alike"
+            )
+    _check_references(a, b, names)
+    by_another = [
+        u.utterance
+        for u, v in zip(a.utterances, b.utterances, strict=True)
+        if u.speaker != v.speaker
+    ]
+    if by_another:
+        number = count_of(len(by_another), "utterance")
+        raise InputError(
+            f"{names[0]} and {names[1]} name other speakers of {number}, such as {by_another[0]};"
+            " score both with the same utt2spk"
+        )
+
+
+def check_all_comparable(runs: Iterable[tuple[str, Score]]) -> None:
+    """Raise InputError where a run, beside its name, is not comparable with the first of them."""
+    (reference_name, reference), *compared = runs
+    for name, run in compared:
+        check_comparable(reference, run, (reference_name, name))
+
+
+def _tell_apart(a: Any, b: Any) -> str:
+    """Both values; of sets of words, which may be large, the numbers and a word of one alone."""
+    if isinstance(a, frozenset) and isinstance(b, frozenset):
+        return f"{len(a)} and {len(b)}, such as {min(a ^ b)}"
+    return f"{a} and {b}"
+
+
+def _check_references(a: Score, b: Score, names: tuple[str, str]) -> None:
+    """Raise InputError where two scores have other utterances, texts, or another order of them."""
+    references = [{u.utterance: u.reference for u in score.utterances} for score in (a, b)]
+    # `get` gives None for an utterance that one side lacks, which differs from any text.
+    texts = {utt: [each.get(utt) for each in references] for each in references for utt in each}
+    different = [utt for utt, (of_a, of_b) in texts.items() if of_a != of_b]
+    if different or list(references[0]) != list(references[1]):
+        example = "their order"
+        if different:
+            utt = min(different)
+            both = ("nothing" if t is None else repr(" ".join(t)) for t in texts[utt])
+            example = f"{utt}: {' and '.join(both)}"
+        raise InputError(
+            f"{names[0]} and {names[1]} do not score the same {a.set} references: of"
+            f" {len(references[0])} and {len(references[1])} utterances"
+            f" {count_of(len(different), 'utterance differs', 'utterances differ')}, such as"
+            f" {example}"
+        )
 
 
 def write_scores(scores: Sequence[Score], path: Path) -> None:

@@ -15,7 +15,7 @@ from bayes_asr.evaluate.report.details import tabulate_speakers
 from bayes_asr.evaluate.report.page import explain
 from bayes_asr.evaluate.report.runs import find_systems
 from bayes_asr.evaluate.report.table import as_latex, as_markdown, as_text, tabulate_results
-from bayes_asr.evaluate.score.counts import count_errors
+from bayes_asr.evaluate.score.counts import count_errors, tally
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore, read_scores, write_scores
 from bayes_asr.evaluate.score.statistics import beta_interval
 from tests.support.report_runs import make_run
@@ -263,6 +263,27 @@ def test_seeds_without_a_score_in_common_are_refused(out: Path) -> None:
     (out / "bru/seed2/score_dev.json").unlink()
     (out / "bru/seed10/score_test.json").unlink()
     with pytest.raises(InputError, match=r"bru: its 2 runs .*seed2: test \(.*seed10: dev \("):
+        find_systems([out])
+
+
+def count_by_levenshtein(score: Score) -> Score:
+    other = replace(score, costs="levenshtein")
+    counted = [replace(u, counts=tally(other.alignment(u))) for u in score.utterances]
+    return replace(other, utterances=counted)
+
+
+def test_seeds_that_are_scored_otherwise_are_refused(out: Path) -> None:
+    """By other costs, and on other references of one of the sets."""
+    test, dev = (out / "bru/seed2" / f"score_{name}.json" for name in ("test", "dev"))
+    scores = read_scores(test)
+    write_scores([count_by_levenshtein(score) for score in scores], test)
+    two = rf"{out}/bru/seed2 and {out}/bru/seed10"
+    with pytest.raises(InputError, match=f"{two} differ in costs: levenshtein and sclite"):
+        find_systems([out])
+    write_scores(scores, test)
+    shorter = [replace(score, utterances=score.utterances[1:]) for score in read_scores(dev)]
+    write_scores(shorter, dev)
+    with pytest.raises(InputError, match=f"{two} do not score the same dev references: of 15 and"):
         find_systems([out])
 
 
