@@ -16,6 +16,7 @@ from bayes_asr.evaluate.score.comparison import (
     format_share,
 )
 from bayes_asr.evaluate.score.paired_tests import few_units_warning
+from bayes_asr.evaluate.score.scores import check_comparable
 from bayes_asr.evaluate.score.statistics import Interval
 
 JUDGING = "MAPSSWE, segments"
@@ -43,10 +44,30 @@ class Differences(NamedTuple):
 
 
 def find_best_on_dev(systems: Sequence[ReportedSystem], convention: str) -> ReportedSystem:
-    """The system with the lowest mean rate on dev; without dev scores, the first."""
+    """The system with the lowest mean rate on dev; without dev scores, the first.
+
+    Of systems whose dev is not scored alike, it is among the most that are.
+    """
     key = ("dev", convention)
-    scored = [system for system in systems if key in system.keys]
-    return min(scored, key=lambda s: float(s.rates(key).mean())) if scored else systems[0]
+    alike: list[list[ReportedSystem]] = []
+    for system in (system for system in systems if key in system.keys):
+        group = next((group for group in alike if _are_alike(group[0], system, key)), None)
+        if group is None:
+            alike.append(group := [])
+        group.append(system)
+    if not alike:
+        return systems[0]
+    most = max(alike, key=len)
+    return min(most, key=lambda system: float(system.rates(key).mean()))
+
+
+def _are_alike(a: ReportedSystem, b: ReportedSystem, key: Key) -> bool:
+    """Whether two systems are scored on the same references, and counted alike."""
+    try:
+        check_comparable(a.runs[0].scores[key], b.runs[0].scores[key], (a.name, b.name))
+    except InputError:
+        return False
+    return True
 
 
 def compare_with_best(systems: Sequence[ReportedSystem], key: Key) -> Differences:

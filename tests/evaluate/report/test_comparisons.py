@@ -55,6 +55,22 @@ def test_systems_on_other_utterances_are_not_compared(out: Path, tmp_path: Path)
     assert "Not compared: other and li &amp; &lt;bru&gt; do not score the same" in page
 
 
+def test_best_on_dev_is_among_the_most_that_are_scored_alike(
+    systems: list[ReportedSystem], tmp_path: Path
+) -> None:
+    """A low rate on another dev set says nothing of the others."""
+    make_run(tmp_path / "easy", 0.01)
+    path = tmp_path / "easy" / "score_dev.json"
+    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    (easy,) = find_systems([tmp_path])
+    rates = {s.name: s.rates(("dev", "strict")).mean() for s in (easy, *systems)}
+    assert min(rates, key=lambda name: rates[name]) == "easy"
+    for some in (systems, [easy, *systems], [*systems, easy]):
+        assert find_best_on_dev(some, "strict").name == "li & <bru>"
+        assert {*compare_with_best(some, KEY).table["against"]} == {"li & <bru>"}
+    assert find_best_on_dev([easy, systems[0]], "strict") is easy, "of equally many, the first"
+
+
 GROUPS = ("--group", "bayesian=li & <bru>", "--against", "gated=gru", "lstm")
 
 
