@@ -154,7 +154,9 @@ class Comparison:
             + " (few)" * bool(few_units_warning(d.number, d.unit))
             for d in self.detectable(comparisons)
         ]
-        what = " or ".join(differences) or "no difference that could be said from one unit"
+        single = all(test.number < 2 for test in self.tests if test.unit == "utterance")
+        why = "from one unit" if single else "where all units differ alike"
+        what = " or ".join(differences) or f"no difference that could be said {why}"
         return (
             f"At p < {SIGNIFICANT / comparisons:.3g}, two-sided, the set shows with a probability "
             f"of {100 * POWER:.0f} %: {what}."

@@ -90,3 +90,14 @@ def test_holm_asks_for_more_and_the_sentence_says_so() -> None:
     itself = compare(a, a, ("a", "a"), 100)
     assert itself.detectable() == []
     assert "no difference" in itself.power_sentence()
+
+
+@pytest.mark.parametrize("as_groups", [False, True])
+@pytest.mark.parametrize(("utterances", "why"), [(60, "all units differ alike"), (1, "one unit")])
+def test_units_that_tell_no_spread_are_said_to_be_one_or_alike(
+    utterances: int, why: str, as_groups: bool
+) -> None:
+    score = make_score(1, 0.3, "test", "strict", utterances=utterances, speakers=12)
+    comparison = compare(score, score, ("A", "B"), 100, as_groups=as_groups)
+    assert not comparison.detectable()
+    assert why in comparison.power_sentence()
