@@ -293,7 +293,7 @@ class DecodedRun:
         outputs = [
             path
             for folder in folders
-            for kind in ("words.lmwt*.txt", "lat.*.gz")
+            for kind in ("words*.txt", "lat.*.gz")
             for path in find_files(folder, kind)
         ]
         return [self.path / CONFIG, *rules, *tables, *outputs]

@@ -79,6 +79,16 @@ def test_several_directories_of_dev_are_scored_as_one(run: Path) -> None:
     assert {half / "text" for half in halves} <= {*inputs}
 
 
+def test_words_of_a_decoder_are_inputs(run: Path) -> None:
+    """Decoders with attention write one file, without LM weights."""
+    folder = run / "decode_dev"
+    words = {path for path in folder.iterdir() if path.name.startswith("words.lmwt")}
+    decoded = DecodedRun(run, load([run / "config.yaml"]), ["dev"])
+    assert {path for path in decoded.list_inputs() if path.parent == folder} == words != set()
+    (folder / "words.txt").touch()
+    assert folder / "words.txt" in decoded.list_inputs()
+
+
 def test_score_files_say_what_speakers_are(run: Path) -> None:
     load([], [f"data.dir={run.parent}", "score.metric=per", "score.cluster=session"]).save(
         run / "config.yaml"
