@@ -20,9 +20,9 @@ from bayes_asr.evaluate.score.nist import (
 )
 from bayes_asr.evaluate.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore
-from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
+from bayes_asr.evaluate.score.sweeps import Reference, read_values, score_utterances
 from bayes_asr.kaldi_io.marks import explain_differences, find_cased
-from bayes_asr.kaldi_io.text import read_mapping, read_text
+from bayes_asr.kaldi_io.text import read_text
 
 Count = Callable[[frozenset[str]], list[UtteranceScore]]
 """What counts each utterance where some tokens may be missing, in what was read before."""
@@ -117,7 +117,7 @@ def _read_texts(args: argparse.Namespace) -> Count:
     # Folding to None deletes a token.
     dropped = dict.fromkeys(args.drop or ())
     hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
-    speakers = read_mapping(args.utt2spk) if args.utt2spk else {}
+    speakers = read_values([args.utt2spk], reference) if args.utt2spk else {}
     return partial(
         score_utterances, Reference(reference, speakers), hypothesis, args.hyp, args.costs
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.config.decoding_keys import ScoreConfig
 from bayes_asr.data.targets.classes import check_class
@@ -20,6 +20,7 @@ from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.search.search_record import Record
 from bayes_asr.evaluate.score.identification import ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import write_scores
+from bayes_asr.evaluate.score.sweeps import read_values
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
 from bayes_asr.kaldi_io.byte_reader import parse_real
 from bayes_asr.kaldi_io.text import read_mapping, write_mapping
@@ -150,39 +151,22 @@ def check_decisions(
         np.array(list(decisions.numbers.values())),
         np.array([numbers[classes[utt]] for utt in decisions.numbers]),
     )
-    speakers = _read_table(directories, "utt2spk", decisions.numbers)
+    speakers = read_values([folder / "utt2spk" for folder in directories], decisions.numbers)
     durations: dict[float, ClassifiedUtterances] = {}
     if config.durations:
-        table = _read_table(directories, "utt2dur", decisions.numbers)
-        seconds = {utt: _parse_seconds(text, utt, directories) for utt, text in table.items()}
+        tables = [folder / "utt2dur" for folder in directories]
+        table = read_values(tables, decisions.numbers)
+        seconds = {utt: _parse_seconds(text, utt, tables) for utt, text in table.items()}
         durations = utterances.by_duration(seconds, config.durations)
     return ClassificationResult(set_name, utterances, durations, speakers)
 
 
-def _read_table(
-    directories: Sequence[Path], name: str, utterances: Collection[str]
-) -> dict[str, str]:
-    """The values of utterances; InputError where one of them has none."""
-    tables = [read_mapping(directory / name) for directory in directories]
-    table = {utt: value for table in tables for utt, value in table.items()}
-    if lacking := [utt for utt in utterances if utt not in table]:
-        raise InputError(
-            f"{_join(directories, name)}: lacks {len(lacking)} of {len(utterances)} utterances,"
-            f" {name_some(lacking)}; complete it"
-        )
-    return {utt: table[utt] for utt in utterances}
-
-
-def _parse_seconds(text: str, utt: str, directories: Sequence[Path]) -> float:
+def _parse_seconds(text: str, utt: str, tables: Sequence[Path]) -> float:
     try:
         seconds = parse_real(text)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        where = _join(directories, "utt2dur")
+        where = " and ".join(map(str, tables))
         raise InputError(f"{where}: {utt} lasts {text!r}, not a number of seconds above 0")
     return seconds
-
-
-def _join(directories: Sequence[Path], name: str) -> str:
-    return " and ".join(str(directory / name) for directory in directories)

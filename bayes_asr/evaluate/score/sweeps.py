@@ -60,13 +60,24 @@ def find_hypotheses(decode: Path) -> dict[Weights, Path]:
 class Reference:
     """The transcripts of a set.
 
-    speakers: of utterances; one that is not named is a speaker of its own. without_features:
+    speakers: of all utterances, or of none: then each is a speaker of its own. without_features:
     utterances that need no hypothesis: all their words are deletions.
     """
 
     text: Text
     speakers: Mapping[str, str] = field(default_factory=dict)
     without_features: Collection[str] = ()
+
+
+def read_values(files: Sequence[Path], utterances: Collection[str]) -> dict[str, str]:
+    """The values of utterances in tables such as utt2spk; InputError where one of them has none."""
+    table = {utt: value for file in files for utt, value in read_mapping(file).items()}
+    if lacking := [utt for utt in utterances if utt not in table]:
+        raise InputError(
+            f"{' and '.join(map(str, files))}: lacks {len(lacking)} of {len(utterances)}"
+            f" utterances, {name_some(lacking)}; complete it"
+        )
+    return {utt: table[utt] for utt in utterances}
 
 
 def check_same_utterances(reference: Reference, hypothesis: Text, name: str | Path) -> None:
@@ -148,8 +159,9 @@ class TextSweep:
         if paths.weighted:
             self.files = find_hypotheses(paths.decode)
         self.weights: Sequence[Weights] = list(self.files)
-        speakers = {utt: who for file in paths.utt2spk for utt, who in read_mapping(file).items()}
-        self.reference = Reference(self._read(*paths.references), speakers, without_features)
+        text = self._read(*paths.references)
+        speakers = read_values(paths.utt2spk, text) if paths.utt2spk else {}
+        self.reference = Reference(text, speakers, without_features)
 
     def _read(self, *paths: Path) -> dict[str, list[str]]:
         return _fold_all(read_texts(paths), self._phones)

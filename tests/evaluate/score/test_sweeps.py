@@ -132,6 +132,21 @@ def test_phones_are_folded_on_both_sides(tmp_path: Path) -> None:
     assert score_texts(sets, "per")["dev"][0].counts.tokens == 5
 
 
+def test_utterances_that_utt2spk_lacks_are_refused(tmp_path: Path) -> None:
+    """Each would be a speaker of its own, over which p is computed."""
+    said = {"u": "a", "v": "a", "w": "a"}
+    paths = write_set(tmp_path, said, {"1_0.0": said})
+    tables = [write_table(tmp_path / name / "utt2spk", {"u": "anna"}) for name in "xy"]
+    write_table(tables[1], {"x": "bob"})
+    sets = {"dev": SetPaths(paths.references, paths.decode, tables)}
+    lacking = f"{tables[0]} and {tables[1]}: lacks 2 of 3 utterances, v, w; complete it"
+    with pytest.raises(InputError, match=lacking):
+        score_texts(sets, "wer")
+    write_table(tables[1], {"v": "bob", "w": "bob", "x": "bob"})
+    score, *_ = score_texts(sets, "wer")["dev"]
+    assert {speaker: c.tokens for speaker, c in score.speakers.items()} == {"anna": 1, "bob": 2}
+
+
 def test_speakers_come_from_utt2spk(tmp_path: Path) -> None:
     paths = write_set(tmp_path, {"u": "a", "v": "b"}, {"1_0.0": {"u": "a", "v": "b"}})
     utt2spk = write_table(tmp_path / "utt2spk", {"u": "anna", "v": "bob"})

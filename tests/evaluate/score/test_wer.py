@@ -71,6 +71,14 @@ def test_by_speaker_needs_the_speakers(run_wer: Callable[..., str], pair: list[s
         run_wer(*pair, "--by", "speaker")
 
 
+def test_utterances_without_a_speaker_are_refused(
+    run_wer: Callable[..., str], pair: list[str | Path], tmp_path: Path
+) -> None:
+    (tmp_path / "utt2spk").write_text("u1 mabc0\n")
+    with pytest.raises(InputError, match="utt2spk: lacks 1 of 2 utterances, u2; complete it"):
+        run_wer(*pair, "--by", "speaker", "--utt2spk", tmp_path / "utt2spk")
+
+
 def test_costs_make_a_difference(run_wer: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "ref").write_text("u b b b c c\n")
     (tmp_path / "hyp").write_text("u c c a a b\n")
