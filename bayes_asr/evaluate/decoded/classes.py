@@ -18,7 +18,7 @@ from bayes_asr.decode.forward.directory import ForwardOptions, StreamSource, for
 from bayes_asr.decode.forward.interface import Output, name_archive
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.search.search_record import Record
-from bayes_asr.evaluate.score.identification import ClassifiedUtterances
+from bayes_asr.evaluate.score.identification import UNDECIDED, ClassifiedUtterances
 from bayes_asr.evaluate.score.scores import write_scores
 from bayes_asr.evaluate.score.sweeps import read_values
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
@@ -134,7 +134,8 @@ def check_decisions(
 ) -> ClassificationResult:
     """Compare decisions with the classes of utterances, which must all be known.
 
-    directories: data directories with utt2spk and, for durations, utt2dur.
+    directories: data directories with utt2spk and, for durations, utt2dur. Their utterances that
+    have a class, but no features and so no decision, are errors.
     """
     network = decisions.network
     numbers = {name: number for number, name in enumerate(network.classes)}
@@ -142,23 +143,38 @@ def check_decisions(
         if utt not in classes:
             reason = f"{utt} has no class to compare with; write it there"
             raise InputError(f"{directories[0]}: {reason}")
+    utterances = _list_utterances(decisions, classes, directories)
+    for utt in utterances:
         check_class(classes[utt], utt, directories[0], numbers)
-    utterances = ClassifiedUtterances(
+    nothing = np.full_like(next(iter(decisions.posteriors.values())), -np.inf)
+    classified = ClassifiedUtterances(
         network.classes,
-        list(decisions.numbers),
+        utterances,
         # Likelihoods, but for the probability of the features: posteriors over priors.
-        np.concatenate(list(decisions.posteriors.values())) - network.log_priors.numpy(),
-        np.array(list(decisions.numbers.values())),
-        np.array([numbers[classes[utt]] for utt in decisions.numbers]),
+        np.concatenate([decisions.posteriors.get(utt, nothing) for utt in utterances])
+        - network.log_priors.numpy(),
+        np.array([decisions.numbers.get(utt, UNDECIDED) for utt in utterances]),
+        np.array([numbers[classes[utt]] for utt in utterances]),
     )
-    speakers = read_values([folder / "utt2spk" for folder in directories], decisions.numbers)
+    speakers = read_values([directory / "utt2spk" for directory in directories], utterances)
     durations: dict[float, ClassifiedUtterances] = {}
     if config.durations:
-        tables = [folder / "utt2dur" for folder in directories]
-        table = read_values(tables, decisions.numbers)
+        tables = [directory / "utt2dur" for directory in directories]
+        table = read_values(tables, utterances)
         seconds = {utt: _parse_seconds(text, utt, tables) for utt, text in table.items()}
-        durations = utterances.by_duration(seconds, config.durations)
-    return ClassificationResult(set_name, utterances, durations, speakers)
+        durations = classified.by_duration(seconds, config.durations)
+    return ClassificationResult(set_name, classified, durations, speakers)
+
+
+def _list_utterances(
+    decisions: Decisions, classes: Mapping[str, str], directories: Sequence[Path]
+) -> list[str]:
+    """The utterances that were decided, and those of the directories that have a class alone."""
+    listed = {utt for path in directories for utt in read_mapping(path / "utt2spk")}
+    if all(utt in decisions.numbers for utt in listed & classes.keys()):
+        return list(decisions.numbers)
+    # In the order of the table, which is that of runs that have features of them.
+    return [utt for utt in classes if utt in listed or utt in decisions.numbers]
 
 
 def _parse_seconds(text: str, utt: str, tables: Sequence[Path]) -> float:

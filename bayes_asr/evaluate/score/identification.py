@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from bayes_asr.base.errors import printable
-from bayes_asr.evaluate.score.counts import ErrorCounts
+from bayes_asr.evaluate.score.counts import count_errors
 from bayes_asr.evaluate.score.detection import average_cost, detection_ratios, primary_cost_lre17
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore
 from bayes_asr.evaluate.score.statistics import Interval, beta_interval
+
+UNDECIDED = -1
+"""Stands for the number of a class where an utterance has no features."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class ClassifiedUtterances:
 
     names: of the classes; utterances: their names [U]; log_likelihoods_UL: of each class, but for a
     number that an utterance has in all of them; decided_U, labels_U: the numbers of the class that
-    was decided for and of the right one.
+    was decided for and of the right one. Of those that are `UNDECIDED` no class is said to be
+    there: each is an error and a miss, and no likelihood of it is read.
     """
 
     names: Sequence[str]
@@ -31,8 +35,13 @@ class ClassifiedUtterances:
 
     @property
     def errors(self) -> int:
-        """The number of utterances that are taken for another class."""
+        """The number of utterances that are taken for another class, or for none."""
         return int((self.decided_U != self.labels_U).sum())
+
+    @property
+    def _decided(self) -> np.ndarray:
+        """The places of the utterances that have a decision."""
+        return np.flatnonzero(self.decided_U != UNDECIDED)
 
     @property
     def rate(self) -> float:
@@ -46,10 +55,14 @@ class ClassifiedUtterances:
 
     @property
     def confusions(self) -> np.ndarray:
-        """Utterances of each class (row) that are taken for each class (column), counted [L, L]."""
+        """Utterances of each class (row) that are taken for each class (column), counted [L, L].
+
+        Those without a decision are in no column.
+        """
         counts = np.zeros((len(self.names), len(self.names)), int)
         # np.add.at counts repeated pairs, which an indexed += would count once.
-        np.add.at(counts, (self.labels_U, self.decided_U), 1)
+        places = self._decided
+        np.add.at(counts, (self.labels_U[places], self.decided_U[places]), 1)
         return counts
 
     def costs(self) -> dict[str, float | None]:
@@ -58,7 +71,10 @@ class ClassifiedUtterances:
         """
         if len(np.unique(self.labels_U)) < 2:
             return {"c_avg": None, "c_primary_lre17": None}
-        ratios = detection_ratios(self.log_likelihoods_UL)
+        places = self._decided
+        # A ratio of 0, whose logarithm this is, is below every threshold: no class is said.
+        ratios = np.full(self.log_likelihoods_UL.shape, -np.inf)
+        ratios[places] = detection_ratios(self.log_likelihoods_UL[places])
         return {
             # average_cost divides by C_miss P_target = 0.5, which the older plans did not do.
             "c_avg": average_cost(ratios, self.labels_U, p_target=0.5) / 2,
@@ -87,7 +103,11 @@ class ClassifiedUtterances:
         return {duration: group for duration, group in groups.items() if group.utterances}
 
     def score(self, set_name: str | None, speakers: Mapping[str, str]) -> Score:
-        """The errors as those of texts of one word, for compare and report."""
+        """The errors as those of texts of one word, or none, for compare and report."""
+        right, decided = (
+            [() if number == UNDECIDED else (self.names[number],) for number in numbers]
+            for numbers in (self.labels_U, self.decided_U)
+        )
         return Score(
             set=set_name,
             metric="error",
@@ -97,16 +117,8 @@ class ClassifiedUtterances:
             lm_weight=None,
             insertion_penalty=None,
             utterances=[
-                UtteranceScore(
-                    utt,
-                    speakers[utt],
-                    ErrorCounts(substitutions=int(right != decided), tokens=1),
-                    (self.names[right],),
-                    (self.names[decided],),
-                )
-                for utt, right, decided in zip(
-                    self.utterances, self.labels_U, self.decided_U, strict=True
-                )
+                UtteranceScore(utt, speakers[utt], count_errors(ref, hyp, "levenshtein"), ref, hyp)
+                for utt, ref, hyp in zip(self.utterances, right, decided, strict=True)
             ],
         )
 
@@ -115,6 +127,7 @@ class ClassifiedUtterances:
         return {
             "utterances": len(self.utterances),
             "errors": self.errors,
+            "undecided": len(self.utterances) - len(self._decided),
             "rate": self.rate,
             "interval": list(self.interval),
             **self.costs(),
@@ -126,7 +139,10 @@ class ClassifiedUtterances:
         """One line: "test: 6 of 48 wrong, 12.50 % [5.94, 24.72], C_avg 0.0682, LRE17 0.2214"."""
         low, high = self.interval
         c_avg, lre17 = (math.nan if cost is None else cost for cost in self.costs().values())
+        lacking = len(self.utterances) - len(self._decided)
+        counted = f"{self.errors} of {len(self.utterances)} wrong"
+        counted += f" ({lacking} without features)" if lacking else ""
         return (
-            f"{printable(what)}: {self.errors} of {len(self.utterances)} wrong, {self.rate:.2f} %"
-            f" [{low:.2f}, {high:.2f}], C_avg {c_avg:.4f}, LRE17 {lre17:.4f}"
+            f"{printable(what)}: {counted}, {self.rate:.2f} % [{low:.2f}, {high:.2f}],"
+            f" C_avg {c_avg:.4f}, LRE17 {lre17:.4f}"
         )
