@@ -10,8 +10,8 @@ rate. Every run is decoded and scored, but the table has test for the best rate 
 informative run comes first: a rate of all systems before the next one. What is complete is not
 repeated, and processes that are given the same command share the runs. Runs are
 OUT/SYSTEM/RATE/seedN: a system of two experiments, by the same name, is trained once. The table
-says what is there, and what is missing; --tests compares systems pair by pair. --set may not
-change what sets the systems apart, and runs of another configuration are refused.
+says what is there, and what is missing or diverged; --tests compares systems pair by pair. --set
+may not change what sets the systems apart, and runs of another configuration are refused.
 """
 
 import argparse
@@ -36,9 +36,10 @@ from bayes_asr.cli import main as run_verb
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.config.systems import read_systems
-from bayes_asr.evaluate.score.pair_comparisons import compare_pairs, read_side
+from bayes_asr.evaluate.score.pair_comparisons import Side, compare_pairs, read_system
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.kaldi_io.side_files import CONFIG, read_history
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import state
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.record import make_paths_absolute
@@ -95,6 +96,13 @@ def best_rate(errors: Errors) -> int:
     return min(errors, key=lambda i: errors[i])
 
 
+def list_seeds(system: str, errors: Errors, seeds: int) -> list[Run]:
+    """The runs of a system at its best rate so far; none where all of them diverged."""
+    if min(errors.values(), default=math.inf) == math.inf:
+        return []
+    return [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)]
+
+
 def list_missing(out: Path, systems: Iterable[str], seeds: int) -> list[Run]:
     """Runs that are not complete, the most informative first."""
     missing = []
@@ -103,7 +111,7 @@ def list_missing(out: Path, systems: Iterable[str], seeds: int) -> list[Run]:
         rates = untried(errors)
         missing += [(len(errors), Run(system, rate, 1)) for rate in rates]
         if not rates:
-            runs = [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)]
+            runs = list_seeds(system, errors, seeds)
             missing += [(len(RATES) + r.seed, r) for r in runs if dev_error(r.path(out)) is None]
     # Sorting is stable: systems keep their order.
     return [run for _, run in sorted(missing, key=lambda entry: entry[0])]
@@ -150,16 +158,19 @@ def check_runs(args: argparse.Namespace, systems: Iterable[str]) -> None:
         run = Run(system, rate, seed + 1)
         recorded = run.path(args.out) / CONFIG
         if recorded.exists():
-            apart = differences(read_configuration(recorded.parent), configure(run, args))
+            begun = read_configuration(recorded.parent)
+            apart = differences(begun, configure(run, args, begun))
             for key, (old, new) in apart.items():
                 raise InputError(
                     f"{recorded}: {key} is {old} in this run, but {new} now; name another --out"
                 )
 
 
-def configure(run: Run, args: argparse.Namespace) -> Config:
-    """The configuration of a run."""
-    return make_paths_absolute(load(list_configs(run.system, args), list_settings(run, args)))
+def configure(run: Run, args: argparse.Namespace, begun: Config) -> Config:
+    """The configuration of a run as `train` completes it; begun: that which the run has so far."""
+    config = load(list_configs(run.system, args), list_settings(run, args))
+    completed: Config = task_of(make_paths_absolute(config)).training().complete_options(begun)
+    return completed
 
 
 def list_configs(system: str, args: argparse.Namespace) -> list[Path]:
@@ -199,18 +210,34 @@ def attempt(run: Run, args: argparse.Namespace, systems: Sequence[str]) -> bool:
 def describe_system(out: Path, system: str, seeds: int) -> dict[str, Any]:
     """The row of a system: wrong frames and errors of dev by rate, and its best rate with seeds."""
     errors = read_errors(out, system)
-    searched = bool(errors) and not untried(errors)
-    runs = [Run(system, best_rate(errors), seed + 1) for seed in range(seeds)] if searched else []
-    scored = [path for run in runs if ((path := run.path(out)) / LAST_STEP).exists()]
+    runs = [] if untried(errors) else list_seeds(system, errors, seeds)
+    scored = list_complete(runs, out)
     return {
         "system": system,
         "rate: wrong frames, errors of dev": "; ".join(describe_rates(out, system, errors)),
-        "best": f"{RATES[best_rate(errors)]:g}" if searched else None,
+        "best": f"{RATES[runs[0].rate]:g}" if runs else None,
         "seeds": len(scored),
         **{part: spread(rates_of(scored, part)) for part in ("dev", "test")},
         "calibration error": spread(calibration_errors(scored)),
-        "missing": None if len(scored) == seeds else "seeds" if searched else "rates",
+        "missing": "rates" if untried(errors) else describe_missing(runs, out),
     }
+
+
+def list_complete(runs: Iterable[Run], out: Path) -> list[Path]:
+    """The directories of runs that are complete and did not diverge."""
+    paths = [run.path(out) for run in runs]
+    return [path for path in paths if dev_error(path) not in (None, math.inf)]
+
+
+def describe_missing(runs: Sequence[Run], out: Path) -> str | None:
+    """Whether seeds at the best rate are still to come, and how many of them diverged."""
+    if not runs:
+        return "all diverged"
+    errors = [dev_error(run.path(out)) for run in runs]
+    parts = ["seeds"] if None in errors else []
+    if diverged := errors.count(math.inf):
+        parts.append(f"{diverged} diverged")
+    return ", ".join(parts) or None
 
 
 def describe_rates(out: Path, system: str, errors: Errors) -> Iterator[str]:
@@ -242,17 +269,23 @@ def spread(rates: Sequence[float]) -> str | None:
     return f"{statistics.mean(rates):.2f}{deviation}"
 
 
-def best_path(out: Path, system: str) -> Path:
-    """The folder of the seeds of a system at its best rate so far."""
-    if not (errors := read_errors(out, system)):
-        raise InputError(f"{out / system}: no run is complete; train the system first, by --train")
-    return Run(system, best_rate(errors), 1).path(out).parent
+def read_seeds(out: Path, system: str, seeds: int) -> Side:
+    """The scores on test of a system at its best rate so far, of the seeds that its row counts."""
+    errors = read_errors(out, system)
+    paths = list_complete(list_seeds(system, errors, seeds), out)
+    if not paths:
+        why = "every run diverged" if errors else "no run is complete"
+        raise InputError(f"{out / system}: {why}; train the system, or leave it out of --tests")
+    scores = read_system([path / "score_test.json" for path in paths])
+    return Side(system, [paths[0].parent], [scores], [paths])
 
 
-def compare_systems(out: Path, groups: Iterable[Sequence[str]]) -> Iterator[dict[str, Any]]:
+def compare_systems(
+    out: Path, groups: Iterable[Sequence[str]], seeds: int
+) -> Iterator[dict[str, Any]]:
     """Rows of all pairs within each group on test; Holm's correction is over all of them."""
     pairs = [pair for group in groups for pair in itertools.combinations(group, 2)]
-    sides = [[read_side(name, [best_path(out, name)], "test") for name in p] for p in pairs]
+    sides = [[read_seeds(out, name, seeds) for name in pair] for pair in pairs]
     for result in compare_pairs(sides, REPLICATES, 0, "two-sided"):
         comparison = result.comparison
         test = comparison.tests[0]
@@ -286,11 +319,14 @@ def main() -> None:
     record.add_options(parser)
     args = parser.parse_args()
     try:
+        for names in args.tests:
+            if len(names) < 2:
+                raise InputError(f"--tests {names[0]}: name two systems or more, to compare them")
         systems, _ = read_systems(args.experiment)
         if args.train:
             work(args, systems)
         rows = [describe_system(args.out, system, args.seeds) for system in systems]
-        rows += compare_systems(args.out, args.tests) if args.tests else ()
+        rows += compare_systems(args.out, args.tests, args.seeds) if args.tests else ()
     except InputError as error:
         raise SystemExit(f"study.py: {error}") from error
     print("\n".join(record.tables(rows)))

@@ -4,19 +4,23 @@ import json
 import math
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.merge import load
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.forward.interface import Output
 from bayes_asr.decode.forward.log_likelihoods import load as load_network
+from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
 from tests.support.places import ROOT
+from tests.support.report_runs import make_score
 from tests.support.small_corpus import write_corpus
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -69,6 +73,71 @@ def test_a_rate_that_diverges_is_the_worst(tmp_path: Path) -> None:
     assert (
         study.untried({study.MIDDLE: 0.4, study.MIDDLE - 1: 0.5, study.MIDDLE + 1: math.inf}) == []
     )
+
+
+def test_a_system_that_diverges_at_every_rate_wants_no_seeds(
+    trained: dict[Path, float], tmp_path: Path
+) -> None:
+    tried = []
+    while missing := study.list_missing(tmp_path, ["a"], seeds=3):
+        tried.append(missing[0])
+        trained[missing[0].path(tmp_path)] = math.inf
+    assert {run.seed for run in tried} == {1}
+    row = study.describe_system(tmp_path, "a", 3)
+    assert (row["best"], row["seeds"], row["missing"]) == (None, 0, "all diverged")
+    with pytest.raises(InputError, match="a: every run diverged"):
+        [*study.compare_systems(tmp_path, [["a", "b"]], 3)]
+
+
+def complete(run: study.Run, out: Path, error: float, score: Score | None = None) -> None:
+    """Write what a complete run has; infinite errors are of one that diverged."""
+    path = run.path(out)
+    path.mkdir(parents=True)
+    if error == math.inf:
+        (path / "state.json").write_text(json.dumps({"why": "gave up (train.max_returns)"}))
+        return
+    entry = {"epoch": 1, "dev_error": error, "frames_per_second": 1.0, "seconds": 1.0}
+    (path / "history.jsonl").write_text(json.dumps(entry) + "\n")
+    (path / "calibration.json").write_text('{"calibration error": 3.0}')
+    score = score or make_score(run.seed, 0.3, "test", "strict")
+    write_scores([score], path / "score_test.json")
+    write_scores([replace(score, set="dev")], path / "score_dev.json")
+
+
+def test_seeds_that_diverged_are_not_missing(tmp_path: Path) -> None:
+    middle = study.MIDDLE
+    for rate, error in ((middle - 1, 0.5), (middle, 0.4), (middle + 1, math.inf)):
+        complete(study.Run("a", rate, 1), tmp_path, error)
+    complete(study.Run("a", middle, 2), tmp_path, math.inf)
+    assert study.list_missing(tmp_path, ["a"], seeds=2) == []
+    row = study.describe_system(tmp_path, "a", 2)
+    assert (row["seeds"], row["missing"]) == (1, "1 diverged")
+    assert study.list_missing(tmp_path, ["a"], seeds=3) == [study.Run("a", middle, 3)]
+    assert study.describe_system(tmp_path, "a", 3)["missing"] == "seeds, 1 diverged"
+
+
+def test_tests_are_of_the_seeds_that_the_table_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where there are others, as of an earlier call with more seeds."""
+    monkeypatch.setattr(study, "REPLICATES", 100)
+    middle = study.MIDDLE
+    for number, system in enumerate("ab"):
+        complete(study.Run(system, middle - 1, 1), tmp_path, 0.5)
+        complete(study.Run(system, middle + 1, 1), tmp_path, 0.5)
+        for seed in range(1, 5):
+            made = make_score(10 * number + seed, 0.2 + 0.05 * seed, "test", "strict")
+            complete(study.Run(system, middle, seed), tmp_path, 0.4, made)
+    (row,) = study.compare_systems(tmp_path, ["ab"], 2)
+    rates = {}
+    for system in "ab":
+        paths = [study.Run(system, middle, seed).path(tmp_path) for seed in (1, 2)]
+        scores = [read_scores(path / "score_test.json")[0] for path in paths]
+        rates[system] = np.mean([score.counts.rate for score in scores])
+    assert row["points"].startswith(f"{rates['a'] - rates['b']:+.2f} [")
+    for system, rate in rates.items():
+        described = study.describe_system(tmp_path, system, 2)
+        assert described["test"].startswith(f"{rate:.2f} ± ")
 
 
 def test_runs_are_completed_once_and_the_rest_is_missing(
@@ -133,8 +202,32 @@ def test_what_would_mix_settings_is_refused(
         (["--train", str(trained), "--set", "model={unit: rnn}"], "model.unit of gru is not that"),
         (["--train", str(trained), "--set", "seed=2"], "for each run"),
         (["--tests", "gru", "lstm"], "no run is complete"),
+        (["--tests", "gru"], "--tests gru: "),
     ):
         monkeypatch.setattr(sys, "argv", [*words, *further])
+        with nullcontext() if says is None else pytest.raises(SystemExit, match=says):
+            study.main()
+
+
+def test_options_that_follow_from_others_are_those_of_the_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`train` records the acoustic scale of a criterion on lattices, which is that of decoding."""
+    experiment, out, trained = tmp_path / "pair.yaml", tmp_path / "out", tmp_path / "small.yaml"
+    experiment.write_text(PAIR)
+    lattices = "train: {lattices: [x]}, dev: {lattices: [x]}"
+    trained.write_text(f"data: {{dir: {tmp_path}, {lattices}}}\ntrain: {{criterion: mmi}}\n")
+    run = study.Run("gru", study.MIDDLE, 1)
+    scale = load([]).decode.acoustic_scale
+    for given, says in ((scale, None), (2 * scale, "train.sequence.acoustic_scale is")):
+        settings = [f"train.learning_rate={study.RATES[study.MIDDLE]:g}", "seed=1"]
+        settings += [f"train.sequence.acoustic_scale={given}"]
+        run.path(out).mkdir(parents=True, exist_ok=True)
+        recorded = load([trained, Path(f"{experiment}#gru")], settings)
+        recorded.save(run.path(out) / "config.yaml")
+        words = ["study.py", str(experiment), "--out", str(out), "--train", str(trained)]
+        more = [] if says is None else ["--set", f"train.sequence.acoustic_scale={scale}"]
+        monkeypatch.setattr(sys, "argv", [*words, "--minutes", "0", *more])
         with nullcontext() if says is None else pytest.raises(SystemExit, match=says):
             study.main()
 

@@ -108,10 +108,10 @@ def read_side(name: str, paths: Sequence[Path], set_name: str) -> Side:
     """The scores of the systems in these folders on one set."""
     files = [_find_runs(path, f"score_{set_name}.json") for path in paths]
     folders = [[file.parent for file in of_system] for of_system in files]
-    return Side(name, paths, list(map(_read_system, files)), folders)
+    return Side(name, paths, list(map(read_system, files)), folders)
 
 
-def _read_system(files: Sequence[Path]) -> dict[str, list[Score]]:
+def read_system(files: Sequence[Path]) -> dict[str, list[Score]]:
     """The scores of runs by convention."""
     runs = [{s.convention: s for s in read_scores(f)} for f in files]
     for score_file, run in zip(files, runs, strict=True):
