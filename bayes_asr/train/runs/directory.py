@@ -62,6 +62,7 @@ class RunDirectory:
 
     def go_on(self, config: Config, entry: Mapping[str, Any] | None) -> None:
         """Mend the files of a run that was stopped; entry: the last line of its history."""
+        state.write(self.path, "running")  # also where it was finished, and gets more epochs
         config.save(self.path / CONFIG)
         truncate_history(self.path, entry)  # it may have been killed before that
         (self.path / checkpoint.FIRST).unlink(missing_ok=True)
@@ -109,9 +110,7 @@ class RunDirectory:
 def _discard(run: Path) -> None:
     """Remove the network, history and scores of a run."""
     settle(run)  # files still to be put in place would come back otherwise
-    for name in RECORDS:
-        (run / name).unlink(missing_ok=True)
-    for damaged in run.glob("*.damaged"):
-        damaged.unlink()
+    for path in (*run.glob("*.damaged"), *(run / name for name in RECORDS)):
+        path.unlink(missing_ok=True)
     for folder in (TENSORBOARD, LATTICES):
         shutil.rmtree(run / folder, ignore_errors=True)

@@ -252,6 +252,23 @@ def test_refusal_leaves_a_finished_run_finished(
     assert read_status(run).state == "finished"
 
 
+def test_a_finished_run_that_fails_before_its_next_batch_has_failed(
+    small_run: Path, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen_states = shutil.copytree(small_run, tmp_path / "run"), []
+
+    def fail(*_: Any) -> None:
+        seen_states.append(read_status(run).state)
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr("bayes_asr.train.start.run_epochs", fail)
+    with pytest.raises(RuntimeError, match="no more"):
+        train(config_of(small_corpus, "train.epochs=3"), run)
+    assert seen_states == ["running"]
+    found = read_status(run)
+    assert (found.state, found.why) == ("failed", "no more")
+
+
 def test_error_is_in_the_log_and_a_defect_with_its_traceback(tmp_path: Path) -> None:
     for error in (InputError("x.scp: is empty; fill it"), RuntimeError("a defect")):
         with suppress(type(error)), log.also_in(tmp_path / "train.log"):
