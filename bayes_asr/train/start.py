@@ -99,9 +99,10 @@ def _train(
     begin: Sequence[Transfer],
 ) -> None:
     """Train one network, the lock of whose folder is held; begin: what its weights come from."""
-    begun = None if new else group.broadcast(lambda: record.read_recorded_config(run))
-    config = _training_of(record.make_paths_absolute(config)).complete_options(begun)
-    training = _training_of(config)
+    saved = group.broadcast(lambda: {} if new else checkpoint.read_newest(run))
+    begun = group.broadcast(lambda: record.read_recorded_config(run, saved))
+    config = task_of(record.make_paths_absolute(config)).training().complete_options(begun)
+    training: TaskTraining = task_of(config).training()
     device = components.choose_device(config.train.device)
     precision = components.choose_precision(config.train.precision, device)
     versions = record.versions(device, precision)
@@ -111,20 +112,19 @@ def _train(
     if config.train.tensorboard:
         check_tensorboard()
     if not new:
-        group.broadcast(lambda: record.check_same_configuration(config, run))
+        group.broadcast(lambda: record.check_same_configuration(config, run, begun))
     index = open_index(run, config.data.index)
     sets = group.rank0_first(lambda: _open_sets(training, open_pipe, index))
     directory = RunDirectory(run, lock)
     directory.check_lock()  # reading the sets may have taken long enough to lose it
-    saved = group.broadcast(lambda: {} if new else checkpoint.read_newest(run))
     group.broadcast(lambda: checkpoint.check_best(run, saved))
+    versions = record.join_versions(saved.get("versions", {}), versions)
     begin = (*begin, *config.train.init_from)
     built = _build_state(training, sets, directory, saved, begin, device, versions)
     criterion = training.build_criterion(built.network.log_priors)
     trainer = Trainer(config, directory, device, precision, criterion, built)
     components.log_summary(config.model, trainer.model)
     if saved:
-        record.warn_of_other_versions(saved.get("versions", {}), versions)
         trainer.restore(saved)
     if group.is_rank0():
         if saved:
@@ -168,11 +168,6 @@ def _write_environment(
         gpu_path,
         {name: describe_adapted(maker.sound) for name, maker in makers.items() if maker},
     )
-
-
-def _training_of(config: Config) -> TaskTraining:
-    training: TaskTraining = task_of(config).training()
-    return training
 
 
 def _open_sets(training: TaskTraining, open_pipe: OpenPipe | None, index: Index) -> _Sets:
@@ -232,9 +227,8 @@ def _build_state(
         "begun_from": initialization.hashes,
     }
     optimizer = components.build_optimizer(config.train, model)
-    return TrainState(
-        network, optimizer, TrainProgress(config.train.learning_rate), origin, speakers
-    )
+    progress = TrainProgress(config.train.learning_rate)
+    return TrainState(network, optimizer, progress, origin, speakers)
 
 
 def _initialize(
@@ -252,10 +246,7 @@ def _initialize(
         head = model.outputs[0]
         hashes, log_priors = saved.get("begun_from", {}), {head: saved["log_priors"]}
         return Initialization({head: str(run.path)}, front_ends, hashes, log_priors)
-    if not begin:
-        return Initialization()
-    initialized: Initialization = find(ON_DEMAND["init_from"])(begin, model, data)
-    return initialized
+    return find(ON_DEMAND["init_from"])(begin, model, data) if begin else Initialization()
 
 
 def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> None:
@@ -298,14 +289,12 @@ def _fingerprint_data(
             inputs |= hashes
     expected = saved.get("inputs", inputs)
     check_same(expected, {**expected, **inputs})
-    surveys = {
-        name: {
+    surveys: dict[str, dict[str, Survey]] = {}
+    for name, labelled in sets.items():
+        surveys[name] = {
             stream: survey_stream(name, labelled, stream, hashes, opened.index, new=not saved)
             for stream, hashes in stream_hashes[name].items()
         }
-        for name, labelled in sets.items()
-    }
-    for name, labelled in sets.items():
         for stream, survey in surveys[name].items():
             directories = " and ".join(map(str, labelled.streams[stream].directories))
             inputs[f"{directories} (frames of {name})"] = survey.digest

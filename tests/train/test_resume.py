@@ -261,6 +261,31 @@ def test_fewer_epochs_than_are_done_are_refused(
     assert read_configuration(run).train.epochs == done
 
 
+def test_an_edited_configuration_is_not_what_a_run_was_trained_with(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    """Its checkpoint says that."""
+    run = shutil.copytree(small_run, tmp_path / "run")
+    config_of(small_corpus, "train.noise=1").save(run / "config.yaml")
+    with pytest.raises(InputError, match=r"train.noise is 0.0 in this run, but 1.0 now; .* --new"):
+        train(read_configuration(run), run)
+    train(config_of(small_corpus, "decode.beam=7"), run)
+    recorded = read_configuration(run)
+    assert (recorded.train.noise, recorded.decode.beam) == (0, 7)
+
+
+def test_a_run_of_an_earlier_version_with_other_keys_goes_on_by_its_configuration(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(small_run, tmp_path / "run")
+    content = checkpoint.read(run / "last.pt")
+    checkpoint.save(run / "last.pt", content | {"config": "train: {no_such_key: 1}\n"})
+    with pytest.raises(InputError, match="seed is 1 in this run, but 2 now"):
+        train(config_of(small_corpus, "seed=2"), run)
+    train(config_of(small_corpus, "train.epochs=3"), run)
+    assert epochs_of(run) == 3
+
+
 def test_checkpoint_without_its_configuration_is_refused(
     small_run: Path, small_corpus: Path, tmp_path: Path
 ) -> None:
@@ -276,10 +301,27 @@ def test_other_versions_are_announced(
 ) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
     content = checkpoint.read(run / "last.pt")
+    here = content["versions"][what]
     content["versions"][what] = "1.0"
     checkpoint.save(run / "last.pt", content)
     train(config_of(small_corpus, "train.epochs=3"), run)
-    assert f"this run was started with {what} 1.0, and goes on with " in messages()
+    assert f"this run was started with {what} 1.0, and goes on with {here}:" in messages()
+
+
+@pytest.mark.slow
+def test_versions_of_the_start_stay_beside_those_of_other_sessions(
+    small_run: Path, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions that differ are listed once, with what they have in place of the start's."""
+    run = shutil.copytree(small_run, tmp_path / "run")
+    started = json.loads((run / "env.json").read_text())
+    assert "resumed_with" not in started
+    for epochs, machine in ((3, "m68k"), (4, "m68k"), (5, "vax"), (6, started["machine"])):
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        train(config_of(small_corpus, f"train.epochs={epochs}"), run)
+    found = json.loads((run / "env.json").read_text())
+    assert found.pop("resumed_with") == [{"machine": "m68k"}, {"machine": "vax"}]
+    assert found == started
 
 
 def write_features(path: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:

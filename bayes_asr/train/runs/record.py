@@ -3,9 +3,11 @@
 import json
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
 from bayes_asr.base.shared_library import name_blas
 from bayes_asr.config.catalogue import SCHEDULES
+from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT, HISTORY, read_history
@@ -51,41 +54,44 @@ def make_paths_absolute(config: Config) -> Config:
     )
 
 
-def read_recorded_config(run: Path) -> Config | None:
-    """Read the configuration of a run; None where there is nothing to go on from."""
-    resumable = is_there(run / CONFIG) and checkpoint.has_begun(run)
-    return read_configuration(run) if resumable else None
+def read_recorded_config(run: Path, saved: Mapping[str, Any]) -> Config | None:
+    """The configuration that a run was trained with, by its checkpoint `saved`; None without one.
+
+    That of config.yaml where an earlier version, with other keys, wrote the checkpoint.
+    """
+    if not saved:
+        return None
+    if not is_there(run / CONFIG):
+        raise InputError(
+            f"{run / CONFIG}: missing beside {checkpoint.LAST}, so nothing says what that was"
+            f" trained with; restore it, or {advise_new_run()}"
+        )
+    with TemporaryDirectory() as scratch, suppress(InputError):
+        (Path(scratch) / CONFIG).write_text(saved["config"], encoding="utf-8")
+        return load([Path(scratch) / CONFIG])
+    return read_configuration(run)
 
 
-def check_same_configuration(config: Config, run: Path) -> None:
-    """Refuse to go on with a run that was started with another configuration."""
-    recorded = run / CONFIG
-    checkpoints = [name for name in checkpoint.RESUMED if is_there(run / name)]
-    if not checkpoints:
+def check_same_configuration(config: Config, run: Path, begun: Config | None) -> None:
+    """Refuse to go on with a run that was started with another configuration, `begun`."""
+    if begun is None:
         _check_no_network(run)
         return
-    if not is_there(recorded):
-        raise InputError(
-            f"{recorded}: missing beside {checkpoints[0]}, so nothing says what that was trained"
-            f" with; restore it, or {advise_new_run()}"
-        )
-    for key, (old, now) in differences(read_configuration(run), config).items():
+    for key, (old, now) in differences(begun, config).items():
         # More epochs change nothing where the rate of an epoch does not depend on their number.
         may_differ = key == "train.epochs" and SCHEDULES[config.train.schedule].open_ended
         more_epochs = may_differ and (now >= old or now >= len(read_history(run)))
         if not more_epochs and not key.startswith(WITHOUT_EFFECT):
             raise InputError(
-                f"{recorded}: {key} is {old} in this run, but {now} now; train into another folder,"
-                f" or {advise_new_run()}"
+                f"{run / CONFIG}: {key} is {old} in this run, but {now} now; train into another"
+                f" folder, or {advise_new_run()}"
             )
 
 
 def _check_no_network(run: Path) -> None:
     """Refuse to start where a run has lost its checkpoints: its network would be overwritten."""
     history = run / HISTORY
-    remains = [
-        path for path in (run / checkpoint.BEST, *find_files(run, "*.damaged")) if is_there(path)
-    ]
+    remains = [*filter(is_there, (run / checkpoint.BEST, *find_files(run, "*.damaged")))]
     remains += [history] if is_there(history) and history.stat().st_size else []
     if remains:
         raise InputError(
@@ -116,17 +122,22 @@ def name_card(device: torch.device) -> str | None:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else None
 
 
-def warn_of_other_versions(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Warn where a run goes on with other versions than it has had so far."""
-    for name, value in now.items():
-        if saved.get(name, value) != value:
-            LOGGER.warning(
-                "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
-                " those of one that was not interrupted",
-                name,
-                saved[name],
-                value,
-            )
+def join_versions(started: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The versions that a run was started with; `resumed_with`: what others it went on with.
+
+    started: of its checkpoint; empty where it is new. A warning names each that differs.
+    """
+    changed = {name: value for name, value in now.items() if started.get(name, value) != value}
+    for name, value in changed.items():
+        LOGGER.warning(
+            "this run was started with %s %s, and goes on with %s: its numbers are not exactly"
+            " those of one that was not interrupted",
+            *(name, started[name], value),
+        )
+    sessions = started.get("resumed_with", [])
+    if changed and changed not in sessions:
+        sessions = [*sessions, changed]
+    return {**now, **started, **({"resumed_with": sessions} if sessions else {})}
 
 
 def write_environment(
