@@ -241,9 +241,9 @@ class ModelConfig:
         options: dict[str, Any] = {"layers": 1, "stack": (), "heads": {}}
         if described_options.get("unit", self.unit) != self.unit:
             # Those of another unit are not of this one: null, false or empty.
-            given = {key: getattr(self, key) for key in UNIT_OPTIONS}
+            of_model = {key: getattr(self, key) for key in UNIT_OPTIONS}
             options |= {
-                k: type(v)() if isinstance(v, bool | tuple) else None for k, v in given.items()
+                k: type(v)() if isinstance(v, bool | tuple) else None for k, v in of_model.items()
             }
         layer = complete(replace(self, **options), described_options, without=excluded)
         if isinstance(layer.units, tuple):

@@ -100,10 +100,7 @@ class ByteReader:
 
     def read_some(self, count: int) -> bytes:
         """Read up to `count` bytes; none at the end of the data."""
-        try:
-            part = self.file.read(count)
-        except READ_ERRORS as error:
-            raise self._unreadable(error) from None
+        part = self._call(self.file.read, count)
         self._advance(len(part))
         return part
 
@@ -113,10 +110,7 @@ class ByteReader:
         begun: how many bytes of the line were read before.
         """
         most = LONGEST_LINE - begun
-        try:
-            line = self.file.readline(most)
-        except READ_ERRORS as error:
-            raise self._unreadable(error) from None
+        line = self._call(self.file.readline, most)
         self._advance(len(line))
         if len(line) == most:
             raise self.fail(f"a line before offset {self.position} has over {LONGEST_LINE} bytes")
@@ -146,11 +140,7 @@ class ByteReader:
     def _rest_of_word(self) -> bytes:
         """Read on to the next white space, as far as the buffer goes; not at all without one."""
         peek = getattr(self.file, "peek", None)
-        try:
-            ahead = peek(1) if peek else b""
-        except READ_ERRORS as error:
-            raise self._unreadable(error) from None
-        match = BEFORE_SPACE.match(ahead)
+        match = BEFORE_SPACE.match(self._call(peek, 1) if peek else b"")
         return self.read_some(len(match[0])) if match and match[0] else b""
 
     def utterances(self) -> Iterator[tuple[str, bytes]]:
@@ -173,13 +163,18 @@ class ByteReader:
             if utt in names:
                 raise self.fail(f"{utt} is there a second time, at offset {start}")
             names.add(utt)
+            blanks = [b"", b" ", b"\t", b"\n"]
             if separator == b"\r":  # of a line that Windows has ended
-                separator = self.take(1, utt)
-                if separator != b"\n":
-                    raise self.fail(f"no blank follows {utt} at offset {self.position}: {DAMAGED}")
-            elif separator not in (b"", b" ", b"\t", b"\n"):
+                separator, blanks = self.take(1, utt), [b"\n"]
+            if separator not in blanks:
                 raise self.fail(f"no blank follows {utt} at offset {self.position}: {DAMAGED}")
             yield utt, separator
+
+    def _call(self, read: Callable[[int], bytes], count: int) -> bytes:
+        try:
+            return read(count)
+        except READ_ERRORS as error:
+            raise self._unreadable(error) from None
 
     def _advance(self, count: int) -> None:
         self.position += count

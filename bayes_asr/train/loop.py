@@ -88,7 +88,12 @@ def train_epoch(trainer: Trainer, data: LabelledSet) -> None:
     _log_cuts(epoch, at_epoch(options.max_frames, epoch), data.lengths, batches.lengths)
     count = len(batches.utterances)
     trainer.set_learning_rate(count)
-    step = _make_step(trainer)
+    step = Step(
+        trainer.model,
+        trainer.state.optimizer,
+        max_gradient_norm=options.max_gradient_norm,
+        bfloat16=trainer.precision == "bfloat16",
+    )
     position = state.Position(trainer.run.path, epoch, count)
 
     def after_batch(totals: Totals) -> None:
@@ -224,15 +229,6 @@ def _make_training_loader(
         masks=Masks(**vars(masks)) if masks.time_masks or masks.frequency_masks else None,
         shifts=trainer.model.output_stride,
         speakers=trainer.state.speakers.numbers if trainer.state.speakers else {},
-    )
-
-
-def _make_step(trainer: Trainer) -> Step:
-    return Step(
-        trainer.model,
-        trainer.state.optimizer,
-        max_gradient_norm=trainer.options.max_gradient_norm,
-        bfloat16=trainer.precision == "bfloat16",
     )
 
 

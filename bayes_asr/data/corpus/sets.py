@@ -232,9 +232,7 @@ def _name_parts(
 def _announce_dimension(features: Features, data: DataConfig) -> None:
     """Say it where the features are not what the recipe expects, and what raw ones want."""
     if data.expected_dims and features.dimensions not in data.expected_dims:
-        settings = (
-            [] if features.front_end.cmvn != "none" else ["--set features.cmvn=mean-variance"]
-        )
+        settings = ["--set features.cmvn=mean-variance"] * (features.front_end.cmvn == "none")
         if features.dimensions == MFCC and not features.front_end.deltas:
             settings.append("--set features.deltas=2")
         LOGGER.warning(
@@ -276,11 +274,9 @@ def _held_out(train: LabelledSet, share: float, noun: str) -> tuple[LabelledSet,
         "dev has no %s: %d of %d training speakers are held out to drive the learning rate: %s",
         *(noun, count, len(speakers), name_some(sorted(held))),
     )
-    remaining, out = (
-        {u: n for u, n in train.lengths.items() if (utt2spk[u] in held) == is_held_out}
-        for is_held_out in (False, True)
-    )
-    return (
-        replace(train, lengths=remaining, parts={}, cache={}),
-        replace(train, lengths=out, parts={}, cache={}),
-    )
+
+    def choose(is_held_out: bool) -> LabelledSet:
+        lengths = {u: n for u, n in train.lengths.items() if (utt2spk[u] in held) == is_held_out}
+        return replace(train, lengths=lengths, parts={}, cache={})
+
+    return choose(False), choose(True)
