@@ -5,7 +5,8 @@ from pathlib import Path
 
 from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import CONF, find_configuration
-from bayes_asr.config.merge import flatten, list_files, merge
+from bayes_asr.config.merge import list_files, merge
+from bayes_asr.config.schema import flatten
 
 PRESETS = ("pytorch-kaldi.yaml",)
 """Files of `conf` that bring the semantics of another program."""

@@ -8,8 +8,8 @@ import yaml
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.located import compose
-from bayes_asr.config.merge import SYNONYMS, nearest
-from bayes_asr.config.schema import are_alike, iter_typed_keys
+from bayes_asr.config.merge import SYNONYMS
+from bayes_asr.config.schema import are_alike, iter_typed_keys, nearest_key
 from bayes_asr.config.values import describe
 
 
@@ -24,7 +24,7 @@ def explain(query: str) -> str:
     # The dot behind both keeps `train.epoch` from matching `train.epochs`.
     matches = [(k, hint) for k, hint in iter_typed_keys() if f"{k}.".startswith(below)]
     if not matches:
-        raise InputError(f"there is no key {query}; {nearest(query)}")
+        raise InputError(f"there is no key {query}; {nearest_key(query)}")
     paragraphs = []
     for key, hint in matches:
         value, meaning = _value_and_comment(lines, values[key])

@@ -1,7 +1,6 @@
 """Merging YAML files and settings into a checked configuration."""
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -10,8 +9,7 @@ from typing import Any, get_args
 
 import yaml
 
-from bayes_asr.base.errors import InputError
-from bayes_asr.base.errors import nearest as suggest
+from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import CONF, find_configuration, split_system
 from bayes_asr.config.catalogue import UNIT_OPTIONS
@@ -24,7 +22,7 @@ from bayes_asr.config.located import (
     locate_values,
     parse,
 )
-from bayes_asr.config.schema import Config, are_alike, keys, section_of
+from bayes_asr.config.schema import Config, flatten, nearest_key, section_of
 from bayes_asr.config.systems import HYPOTHESES, SYSTEMS, choose_system
 from bayes_asr.config.values import (
     NAME,
@@ -41,7 +39,6 @@ SYNONYMS = {f"{kind}_first_of": kind for kind in ("features", "alignments")}
 # What a later file or setting says of one replaces what an earlier one said of the other.
 REPLACES = {kind: f"{kind}_all_of" for kind in SYNONYMS.values()}
 REPLACES |= {together: kind for kind, together in REPLACES.items()}
-ALIKE = 0.7  # names that are taken for slips of another
 MOST_LAYERS, MOST_NESTED = 500, 50  # files of a configuration, and one included by another
 MOST_SHOWN = 60  # characters of a value in a message
 
@@ -77,16 +74,38 @@ def list_files(path: Path) -> list[Path]:
 
 def merge(files: Sequence[ConfigLayer], settings: Sequence[str] = ()) -> dict[str, Any]:
     """Nested located values of base.yaml, the files and the settings; the later win."""
-    # Laid over nothing the defaults are copied: the cache stays as it is.
-    values = _nest(_defaults())
+    values: dict[str, Any] = {}
+    # The defaults are laid over nothing, which copies them: the cache stays as it is.
+    _overlay(values, _defaults())
     for source in (*files, tuple(settings)):
         if isinstance(source, tuple):
-            layers = [_nest(*map(_parse_setting, source))]
+            _lay_over(values, list(map(_parse_setting, source)))
         else:
-            layers = [_nest(layer) for _, layer in _list_layers(find_configuration(source))]
-        for layer in layers:
-            _overlay(values, layer, _defaults())
+            for _, layer in _list_layers(find_configuration(Path(source))):
+                _lay_over(values, [layer])
     return values
+
+
+def _lay_over(values: dict[str, Any], layers: Sequence[Mapping[str, Any]]) -> None:
+    """Lay a file, or all settings, over others. Where another unit is named than a file before
+    named, the options that were said of that one are those of base.yaml again.
+    """
+    before = _find_unit(values)
+    for layer in layers:
+        _overlay(values, layer, _defaults())
+    unit, defaults = _find_unit(values), _defaults()["model"]
+    if unit and before and unit.value != before.value and before is not defaults["unit"]:
+        named = {key for layer in layers for key, _ in flatten(layer)}
+        for option in UNIT_OPTIONS:
+            if f"model.{option}" not in named:
+                plain = defaults[option].value
+                values["model"][option] = Located(plain, unit.where, unit.file)
+
+
+def _find_unit(values: Mapping[str, Any]) -> Located | None:
+    """The unit as it stands; None where something else stands there, which is refused later."""
+    unit = values["model"].get("unit") if isinstance(values["model"], dict) else None
+    return unit if isinstance(unit, Located) else None
 
 
 @functools.cache
@@ -94,34 +113,6 @@ def _defaults() -> dict[str, Any]:
     """Nested located values of base.yaml, which is read once: that takes longest of all."""
     ((_, layer),) = _layers(find_configuration(CONF / "base.yaml"), ())
     return layer
-
-
-def nearest(key: str) -> str:
-    """Advice for a key that does not exist."""
-    section, _, name = key.rpartition(".")
-    # Likeness is negated because the best candidate comes first.
-    candidates = sorted(
-        (
-            -alike,
-            not are_alike(section_name, section),
-            -_likeness(section_name, section),
-            section_name.count("."),  # `unit` is model.unit sooner than model.decoder.unit
-            f"{section_name}.{leaf}".lstrip("."),
-        )
-        for section_name, _, leaf in (key_path.rpartition(".") for key_path in keys())
-        if (alike := _likeness(name, leaf)) >= ALIKE
-    )
-    if not candidates:
-        return "bayes-asr config --explain lists all keys"
-    _, is_elsewhere, *_, closest = candidates[0]
-    if not is_elsewhere and section:
-        closest = f"{section}.{closest.rpartition('.')[2]}"
-    return f"did you mean {closest}?"
-
-
-def _likeness(a: str, b: str) -> float:
-    """From 0 to 1, for equal words; the names alone, as sections make all keys alike."""
-    return difflib.SequenceMatcher(None, a, b).ratio()
 
 
 def _list_layers(path: Path) -> list[tuple[Path, dict[str, Any]]]:
@@ -185,53 +176,41 @@ def _parse_setting(setting: str) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError) as error:
         problem = f"the value is not YAML: {describe_problem(error)}"
         raise InputError(f"--set {setting[:MOST_SHOWN]}: {problem}") from None
-    head, *below = key.split(".")
     shown = setting if len(setting) <= MOST_SHOWN else f"{setting[:MOST_SHOWN]}..."
-    nested = locate_plain(value, f"--set {shown}")
-    # The innermost key is wrapped first.
-    for part in reversed(below):
-        nested = {part: nested}
-    return {head: nested}
+    return {key: locate_plain(value, f"--set {shown}")}
 
 
-def _nest(*mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping of several, the later over the earlier; `a.b: c` is `a: {b: c}`."""
-    nested: dict[str, Any] = {}
-    for name, value in (item for mapping in mappings for item in mapping.items()):
-        head, dot, tail = name.partition(".")
-        below = {tail: value} if dot else value
-        if isinstance(below, dict):
-            earlier = nested.get(head)
-            below = _nest(earlier if isinstance(earlier, dict) and below else {}, below)
-        nested[head] = below
-    return nested
-
-
-def _overlay(values: dict[str, Any], layer: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Lay the nested located values of a file over others. Of what goes with another key, or with
-    all of a mapping, the values of lower files go.
-    """
+def _overlay(
+    values: dict[str, Any], layer: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> None:
+    """Lay nested located values over others; `a.b: c` is `a: {b: c}`. defaults: of base.yaml."""
     for name, value in layer.items():
-        key = SYNONYMS.get(name, name)
-        if isinstance(value, dict):
-            below = defaults.get(key) or {}
-            # `{}` empties, and a schedule, which begins with epoch 1, is one as a whole.
-            is_whole = not (value or below) or ("1" in value and all(map(str.isdecimal, value)))
-            if is_whole or not isinstance(values.get(key), dict):
+        head, dot, tail = name.partition(".")
+        key = SYNONYMS.get(name, head)
+        if dot or isinstance(value, dict):
+            default = (defaults or {}).get(key)
+            if not isinstance(values.get(key), dict) or (not dot and _is_whole(value, default)):
                 values[key] = {}
-            _overlay(values[key], value, below if isinstance(below, dict) else {})
+            below = {tail: value} if dot else value
+            _overlay(values[key], below, default if isinstance(default, dict) else None)
             continue
         # A synonym and its key in one layer contradict each other.
         if key != name and key in layer and isinstance(value, Located):
             raise InputError(f"{value.where}: {name} is another name of {key}; keep one of them")
-        before, values[key] = values.get(key), value
+        values[key] = value
         replaced = REPLACES.get(key)
         # What a lower layer said of the counterpart is emptied, and of this layer both may stand.
         if replaced in values and replaced not in layer and isinstance(value, Located):
             values[replaced] = Located([], value.where)
-        if key == "unit" and getattr(before, "value", None) != value.value:
-            for option in defaults.keys() & UNIT_OPTIONS - layer.keys():
-                values[option] = defaults[option]
+
+
+def _is_whole(mapping: Mapping[str, Any], default: Any) -> bool:
+    """Whether a mapping takes the place of an earlier one: a schedule, which begins with epoch 1,
+    and {} where base.yaml has no section.
+    """
+    if not mapping:
+        return default == {} or isinstance(default, Located)
+    return "1" in mapping and all(map(str.isdecimal, mapping))
 
 
 def _built(kind: type, values: Any, prefix: str) -> Any:
@@ -244,8 +223,8 @@ def _built(kind: type, values: Any, prefix: str) -> Any:
     for key, value in values.items():
         if key not in typed:
             full, leaf = _first_leaf(prefix + key, value)
-            in_list = f"known: {', '.join(typed)}{suggest(key, typed)}"
-            advice = in_list if optional else nearest(full)
+            in_list = f"known: {', '.join(typed)}{nearest(key, typed)}"
+            advice = in_list if optional else nearest_key(full)
             raise InputError(f"{leaf.where}: there is no key {full}; {advice}")
     fields: dict[str, Any] = {}
     for key, hint in typed.items():
@@ -300,11 +279,7 @@ def _built_mapping(hint: Any, values: Any, prefix: str) -> dict[Any, Any]:
     else:
         sections = {
             # NAME holds the defaults of each section, and is no section of its own.
-            name: _built(
-                kind,
-                section if isinstance(section, Located) else _nest(values[NAME], section),
-                f"{prefix}{name}.",
-            )
+            name: _built(kind, _complete(values[NAME], section), f"{prefix}{name}.")
             for name, section in _join_names(values, hints(kind))
             if name != NAME and getattr(section, "value", section) is not None
         }
@@ -357,13 +332,14 @@ def _built_records(kind: type, located: Any, key: str) -> tuple[Any, ...]:
     )
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Located]]:
-    """Every key and its located value."""
-    for key, value in values.items():
-        if isinstance(value, Located):
-            yield prefix + key, value
-        else:
-            yield from flatten(value, f"{prefix}{key}.")
+def _complete(default: Mapping[str, Any], section: Any) -> Any:
+    """A section of a mapping, with what it leaves out."""
+    if isinstance(section, Located):
+        return section
+    values: dict[str, Any] = {}
+    _overlay(values, default)
+    _overlay(values, section)
+    return values
 
 
 def _find_where(values: Any, message: str) -> str:
@@ -382,7 +358,7 @@ def _convert_leaf(hint: Any, located: Any, key: str) -> Any:
     except ValueError:
         raise InputError(
             f"{located.where}: {key} is {_shown(located.value)}; it must be {describe(hint)}"
-            f"{suggest(located.value, list_choices(hint))}"
+            f"{nearest(located.value, list_choices(hint))}"
         ) from None
 
 

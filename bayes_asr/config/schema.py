@@ -5,6 +5,7 @@ sections, conf/base.yaml describes one of them, called NAME, which says what the
 """
 
 import dataclasses
+import difflib
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from bayes_asr.config.model_keys import ModelConfig
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.config.values import NAME, Within, hints
 
+ALIKE = 0.7  # names that are taken for slips of another
 FIRST_STREAM = "features"
 STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,49}")
 TAKEN = re.compile(
@@ -141,9 +143,37 @@ def are_alike(schema_key: str, key: str) -> bool:
     )
 
 
+def nearest_key(key: str) -> str:
+    """Advice for a key that does not exist."""
+    section, _, name = key.rpartition(".")
+    # Likeness is negated because the best candidate comes first.
+    candidates = sorted(
+        (
+            -alike,
+            not are_alike(section_name, section),
+            -_likeness(section_name, section),
+            section_name.count("."),  # `unit` is model.unit sooner than model.decoder.unit
+            f"{section_name}.{leaf}".lstrip("."),
+        )
+        for section_name, _, leaf in (key_path.rpartition(".") for key_path in keys())
+        if (alike := _likeness(name, leaf)) >= ALIKE
+    )
+    if not candidates:
+        return "bayes-asr config --explain lists all keys"
+    _, is_elsewhere, *_, closest = candidates[0]
+    if not is_elsewhere and section:
+        closest = f"{section}.{closest.rpartition('.')[2]}"
+    return f"did you mean {closest}?"
+
+
+def _likeness(a: str, b: str) -> float:
+    """From 0 to 1, for equal words; the names alone, as sections make all keys alike."""
+    return difflib.SequenceMatcher(None, a, b).ratio()
+
+
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Keys whose values differ, with both values; None where a mapping has no such name."""
-    old_values, new_values = (dict(_flat(_plain(config))) for config in (old, new))
+    old_values, new_values = (dict(flatten(_plain(config))) for config in (old, new))
     # A key that only one of both has is a name in a mapping.
     pairs = {key: (old_values.get(key), new_values.get(key)) for key in old_values | new_values}
     return {key: (then, now) for key, (then, now) in pairs.items() if then != now}
@@ -159,9 +189,10 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of nested mappings, as `section.key`, and its value."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import CONF
-from bayes_asr.config.catalogue import UNIT_OPTIONS
+from bayes_asr.config.catalogue import PARAMETERS, UNIT_OPTIONS, check_unit
 from bayes_asr.config.changes import describe_changes
 from bayes_asr.config.epochs import at_epoch
 from bayes_asr.config.explain import explain
@@ -69,27 +70,67 @@ def test_a_schedule_is_one_and_an_empty_mapping_empties(tmp_path: Path) -> None:
     empty = ["train.schedule=newbob", "train.learning_rates={}", "train.target_weights={}"]
     config = load([recipe], empty)
     assert (config.train.learning_rates, config.train.target_weights) == ({}, {})
-    one_by_one = ["train.learning_rates.1=1e-3", "train.learning_rates.5=1e-4"]
-    assert load([recipe], one_by_one).train.learning_rates == {1: 1e-3, 5: 1e-4}
+    assert load([recipe], ["train.learning_rates.1=1e-3"]).train.learning_rates == {
+        1: 1e-3,
+        11: 2e-4,
+    }
+    anew = ["train.target_weights={}", "train.target_weights.b=2"]
+    assert load([recipe], anew).train.target_weights == {"b": 2.0}
+    assert load([recipe], ["model.units=7", "model={}"]).model.units == 7
 
 
-@pytest.mark.parametrize("unit", sorted((CONF / "units").glob("*.yaml")), ids=lambda p: p.stem)
-def test_a_unit_file_says_what_the_unit_is_whatever_it_lies_over(unit: Path) -> None:
-    others = [path for path in sorted((CONF / "units").glob("*.yaml")) if path != unit]
-    alone, over = (load_section("model", files) for files in ([unit], [*others, unit]))
-    for option in ("unit", *UNIT_OPTIONS):
-        assert getattr(over, option) == getattr(alone, option), option
+def test_later_settings_win_over_earlier_ones_of_their_counterpart() -> None:
+    """As those that a user gives run.sh stand behind its own."""
+    first, both = "data.train.features=[a]", "data.train.features_all_of=[b,c]"
+    assert load([], [first, both]).data.train.features_all_of == ("b", "c")
+    assert load([], [first, both]).data.train.features == ()
+    synonym = "data.train.features_first_of=[d]"
+    assert load([], [synonym, first]).data.train.features == ("a",)
+    assert load([], [first, synonym]).data.train.features == ("d",)
+
+
+UNIT_FILES = sorted((CONF / "units").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("unit", UNIT_FILES, ids=lambda path: path.stem)
+def test_a_unit_file_says_what_the_unit_is_whatever_it_lies_over(
+    unit: Path, tmp_path: Path
+) -> None:
+    alone = load_section("model", [unit])
+    choices = check_unit(alone.unit, {}).options
+    last = {o: values[-1] for o, values in choices.items() if o != "dropped_candidate"}
+    trains = {"activation_trains": list(PARAMETERS.get(last.get("activation", ""), ()))}
+    own = written(
+        tmp_path / "own.yaml", yaml.safe_dump({"model": {"unit": alone.unit, **last, **trains}})
+    )
+    for other in (own, *UNIT_FILES):
+        over = load_section("model", [other, unit])
+        for option in ("unit", *UNIT_OPTIONS):
+            assert getattr(over, option) == getattr(alone, option), (other, option)
 
 
 def test_another_unit_does_not_have_the_options_of_the_one_before(tmp_path: Path) -> None:
-    harmonic = written(tmp_path / "a.yaml", "model: {unit: li-bru, form: harmonic, layers: 3}\n")
+    harmonic = written(tmp_path / "a.yaml", "model: {unit: lstm, peepholes: true, layers: 3}\n")
     model = load_section("model", [harmonic], ["model.unit=gru"])
-    assert (model.form, model.layers) == (None, 3)
-    same = written(tmp_path / "b.yaml", "model: {unit: li-bru, units: 7}\n")
-    assert load_section("model", [harmonic, same]).form == "harmonic"
+    assert (model.peepholes, model.layers) == (False, 3)
+    same = written(tmp_path / "b.yaml", "model: {unit: lstm, units: 7}\n")
+    assert load_section("model", [harmonic, same]).peepholes
     for order in (1, -1):
         settings = ["model.unit=bru", "model.form=log"][::order]
         assert load_section("model", [harmonic], settings).form == "log"
+    (tmp_path / "own").mkdir()
+    gru = written(tmp_path / "own" / "c.yaml", "model.unit: gru\n")
+    (change,) = describe_changes([harmonic, gru])
+    assert change.startswith(f"{gru} changes")
+    assert "model.peepholes True -> False" in change
+
+
+def test_options_that_were_said_of_no_unit_are_of_the_one_that_is_named(tmp_path: Path) -> None:
+    """Such as those of all systems of an experiment."""
+    text = "model: {form: log}\nsystems: {a: {model.unit: li-bru}, b: {model.unit: bru}}\n"
+    experiment = written(tmp_path / "e.yaml", text)
+    forms = [load_section("model", [Path(f"{experiment}#{name}")]).form for name in "ab"]
+    assert forms == ["log", "log"]
 
 
 def test_names_with_dots_are_one_name_however_they_are_written(tmp_path: Path) -> None:

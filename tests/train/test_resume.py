@@ -286,13 +286,16 @@ def test_a_run_of_an_earlier_version_with_other_keys_goes_on_by_its_configuratio
     assert epochs_of(run) == 3
 
 
-def test_checkpoint_without_its_configuration_is_refused(
+def test_a_configuration_that_is_missing_is_that_of_the_checkpoint(
     small_run: Path, small_corpus: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
+    written = (run / "config.yaml").read_text()
     (run / "config.yaml").unlink()
-    with pytest.raises(InputError, match=r"config.yaml: missing beside last.pt.* --new"):
-        train(config_of(small_corpus), run)
+    with pytest.raises(InputError, match="seed is 1 in this run, but 2 now"):
+        train(config_of(small_corpus, "seed=2"), run)
+    train(config_of(small_corpus), run)
+    assert (run / "config.yaml").read_text() == written
 
 
 @pytest.mark.parametrize("what", ["torch", "kernels"])

@@ -327,16 +327,11 @@ def _check(
             if name in optional:
                 continue
             raise ValueError(f"{prefix}{name} is missing")
-        try:
-            convert(hint, _as_lists(content[name]))
+        value = content[name]
+        try:  # tuples as lists, which a configuration has
+            convert(hint, list(value) if isinstance(value, tuple) else value)
         except (ValueError, TypeError):
-            shown = _show(content[name])
-            raise ValueError(f"{prefix}{name} is {shown}, not {describe(hint)}") from None
-
-
-def _as_lists(value: Any) -> Any:
-    """Tuples as lists, as a configuration has them."""
-    return list(value) if isinstance(value, tuple) else value
+            raise ValueError(f"{prefix}{name} is {_show(value)}, not {describe(hint)}") from None
 
 
 def _take_mapping(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -61,12 +61,7 @@ def read_recorded_config(run: Path, saved: Mapping[str, Any]) -> Config | None:
     """
     if not saved:
         return None
-    if not is_there(run / CONFIG):
-        raise InputError(
-            f"{run / CONFIG}: missing beside {checkpoint.LAST}, so nothing says what that was"
-            f" trained with; restore it, or {advise_new_run()}"
-        )
-    with TemporaryDirectory() as scratch, suppress(InputError):
+    with suppress(InputError, OSError), TemporaryDirectory() as scratch:
         (Path(scratch) / CONFIG).write_text(saved["config"], encoding="utf-8")
         return load([Path(scratch) / CONFIG])
     return read_configuration(run)
