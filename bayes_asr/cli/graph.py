@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, name_some
-from bayes_asr.base.files import discard, is_there, together
+from bayes_asr.base.files import discard, is_there, read_bytes, replacing, together
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import real, refuse_useless, whole
 from bayes_asr.decode.graph.build import (
@@ -161,7 +161,7 @@ def _build_of_lexicon(args: argparse.Namespace) -> tuple[Graph, dict[str, float]
         details["new_words"] = len(fresh)
     graph = build_graph(lang, language_model, phones, model, tree, _options(args))
     with together(args.out):
-        _keep_model(args, language_model)
+        _settle_model(args, language_model)
         write_graph(graph, args.out, silence)
     return graph, details
 
@@ -184,19 +184,25 @@ def _build_of_lang(args: argparse.Namespace) -> tuple[Graph, dict[str, float]]:
         _options(args),
     )
     with together(args.out):
-        _keep_model(args, language_model)
+        _settle_model(args, language_model)
         write_lang_graph(graph, args.lang, args.out)
     return graph, {}
 
 
-def _keep_model(args: argparse.Namespace, model: NgramModel) -> None:
-    """Write the model that was estimated, or else remove that of an earlier graph of the folder."""
-    path = args.out / "lm.arpa"
+def _settle_model(args: argparse.Namespace, model: NgramModel) -> None:
+    """Write the model that was estimated, or else set that of an earlier graph of the folder aside,
+    which is not to be taken for that of this one.
+    """
+    path, aside = args.out / "lm.arpa", args.out / "lm.former.arpa"
     if args.text:
         write_arpa(model, path)
-    elif is_there(path) and is_there(graph_files(args.out)[0]) and not path.samefile(args.lm):
-        LOGGER.info("%s: removed, as the graph has the model of %s", path, args.lm)
-        discard(path)
+    elif is_there(path) and is_there(graph_files(args.out)[0]):
+        former = read_bytes(path)
+        if former != read_bytes(args.lm):
+            LOGGER.warning("%s: not the model of this graph; it is set aside as %s", path, aside)
+            with replacing(aside) as temporary:
+                temporary.write_bytes(former)
+            discard(path)
 
 
 def _open_g2p(model: Path | None) -> Pronounce | None:
@@ -268,4 +274,4 @@ def _silence(phone: str | None, directory: Path, phones: dict[str, int]) -> list
                 f" {name_some(sorted(phones))}; give one of them as --silence"
             )
     forms = [f"{name}{suffix}" for name in silence_phones for suffix in ("", *SUFFIXES)]
-    return [form for form in forms if form in phones]
+    return [form for form in dict.fromkeys(forms) if form in phones]

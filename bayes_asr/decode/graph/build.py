@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, read_text, replacing, together
+from bayes_asr.base.files import discard, find_files, is_there, read_text, replacing, together
 from bayes_asr.decode.graph.compose import NOTHING_IN_COMMON, compose_graph
 from bayes_asr.decode.graph.lang import LEXICON_FST, OOV, read_lexicon_fst
 from bayes_asr.decode.graph.lexicon import (
@@ -190,9 +190,10 @@ def _find_lang_files(directory: Path) -> list[Path]:
 
 def _discard_former(graph: Graph, out: Path) -> None:
     """Discard what another lang folder or lexicon has left."""
+    # A word for unknown ones may have been named by hand.
+    by_hand = is_there(out / OOV) and read_text(out / OOV).strip() in graph.words
     for path in _find_lang_files(out):
-        # A word for unknown ones may have been named by hand.
-        if path.name != OOV or read_text(path).strip() not in graph.words:
+        if not (by_hand and path.stem == Path(OOV).stem):
             discard(path)
 
 

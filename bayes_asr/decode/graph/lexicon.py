@@ -100,7 +100,7 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
         (fields[0], *fields[1 + count :]) for (_, fields), count in zip(lines, columns, strict=True)
     ]
     refuse_other_layouts(path, spelled)
-    dialect = Counter({COMMENT: _count_comments(entire, spelled)})
+    dialect = Counter({COMMENT: _check_comments(entire, spelled)})
     listed = {word for word, *_ in spelled}
     entries: dict[tuple[str, ...], Pronunciation] = {}
     for (where, (_, *fields)), count, (word, *phones) in zip(lines, columns, spelled, strict=True):
@@ -133,10 +133,10 @@ def _cut_comment(fields: list[str]) -> list[str]:
     return fields[: fields.index("#", 1)] if "#" in fields[1:] else fields
 
 
-def _count_comments(
+def _check_comments(
     lines: Iterable[tuple[str, Sequence[str]]], spelled: Iterable[Sequence[str]]
 ) -> int:
-    """The number of lines with a comment; InputError where that may be the rest of the phones.
+    """Count the lines with a comment; InputError where that may be the rest of the phones.
 
     spelled: words and phones, without comments.
     """
@@ -145,7 +145,7 @@ def _count_comments(
     for where, fields in lines:
         if "#" in fields[1:]:
             comment = fields[fields.index("#", 1) + 1 :]
-            if comment and phones.issuperset(comment):
+            if comment and phones.issuperset({*comment} - {"#"}):
                 raise InputError(
                     f"{where}: {fields[0]} has phones behind #, where comments are:"
                     f" {' '.join(fields)}; take the # out"

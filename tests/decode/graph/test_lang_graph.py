@@ -1,6 +1,7 @@
 """Decoding graphs of lang folders: the same as of their lexicons, with the folder's own pauses."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def test_what_an_earlier_graph_of_the_folder_has_goes(folder: Path) -> None:
     for way, given in ways.items():
         for out in (folder / way, folder / "again"):
             run_verb(*given, "--model", folder / "final.mdl", "--out", out)
+            (out / "lm.former.arpa").unlink(missing_ok=True)  # which may be somebody's own
             files = {path.relative_to(out): path for path in out.rglob("*") if path.is_file()}
             contents[out] = {str(name): path.read_bytes() for name, path in files.items()}
         assert contents[folder / way] == contents[folder / "again"]
@@ -115,6 +117,15 @@ def test_a_model_that_is_read_and_a_word_of_ones_own_stay(folder: Path) -> None:
     (graph / "oov.txt").write_text("noise\n")
     run_verb(*given, "--lm", graph / "lm.arpa")
     assert {"lm.arpa", "oov.txt"} <= {path.name for path in graph.iterdir()}
+    # A copy of what is read stays too, and another model is set aside.
+    former = (graph / "lm.arpa").read_bytes()
+    shutil.copyfile(graph / "lm.arpa", folder / "own.arpa")
+    run_verb(*given, "--lm", folder / "own.arpa")
+    assert (graph / "lm.arpa").read_bytes() == former
+    (folder / "own.arpa").write_bytes(former + b"\n")
+    run_verb(*given, "--lm", folder / "own.arpa")
+    assert not (graph / "lm.arpa").exists()
+    assert (graph / "lm.former.arpa").read_bytes() == former
 
 
 def test_an4_has_the_graph_of_its_lexicon(

@@ -55,7 +55,7 @@ def test_words_with_a_number_in_brackets_are_pronunciations_of_the_word(
 
 def test_phones_behind_a_mark_of_comments_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "lexicon.txt"
-    path.write_text("haus h aU s\nhaustür h aU s # t y: r\ntür t y: r # door\n")
+    path.write_text("haus h aU s\nhaustür h aU s # t y: r # s\ntür t y: r # door\n")
     with pytest.raises(InputError, match="line 2: haustür has phones behind #"):
         read_lexicon(path)
 
