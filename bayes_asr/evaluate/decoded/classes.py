@@ -160,9 +160,12 @@ def check_decisions(
     durations: dict[float, ClassifiedUtterances] = {}
     if config.durations:
         tables = [directory / "utt2dur" for directory in directories]
-        table = read_values(tables, utterances)
+        # Kaldi may have counted the frames of features, which not all utterances have.
+        named = {utt for table in tables for utt in read_mapping(table)} | decisions.numbers.keys()
+        timed = [place for place, utt in enumerate(utterances) if utt in named]
+        table = read_values(tables, [utterances[place] for place in timed])
         seconds = {utt: _parse_seconds(text, utt, tables) for utt, text in table.items()}
-        durations = classified.by_duration(seconds, config.durations)
+        durations = classified.take(np.array(timed)).by_duration(seconds, config.durations)
     return ClassificationResult(set_name, classified, durations, speakers)
 
 
@@ -170,11 +173,11 @@ def _list_utterances(
     decisions: Decisions, classes: Mapping[str, str], directories: Sequence[Path]
 ) -> list[str]:
     """The utterances that were decided, and those of the directories that have a class alone."""
-    listed = {utt for path in directories for utt in read_mapping(path / "utt2spk")}
-    if all(utt in decisions.numbers for utt in listed & classes.keys()):
+    listed = [utt for path in directories for utt in read_mapping(path / "utt2spk")]
+    if all(utt in decisions.numbers for utt in listed if utt in classes):
         return list(decisions.numbers)
-    # In the order of the table, which is that of runs that have features of them.
-    return [utt for utt in classes if utt in listed or utt in decisions.numbers]
+    # In the order of a run that has features of them, as Kaldi sorts all tables alike.
+    return [utt for utt in listed if utt in classes]
 
 
 def _parse_seconds(text: str, utt: str, tables: Sequence[Path]) -> float:
