@@ -1,6 +1,6 @@
 """From the operations of `[model]` to our `model.stack` and heads."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,16 @@ class Stack:
     layers: list[dict[str, Any]] = field(default_factory=list)
     heads: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
+
+    def leave_out(self, labels: Collection[str]) -> None:
+        """Leave out the heads of labels, and the layers that no other head needs."""
+        self.heads = {label: layer for label, layer in self.heads.items() if label not in labels}
+        needed = {*self.heads, *self.heads.values()}
+        for layer in reversed(self.layers):
+            if layer["name"] in needed:
+                needed.update(layer["reads"])
+        self.layers = [layer for layer in self.layers if layer["name"] in needed]
+        self.origins = {name: origin for name, origin in self.origins.items() if name in needed}
 
     def list_parts(self, network: Architecture) -> list[str]:
         """The layers and labels that a network of theirs has become."""

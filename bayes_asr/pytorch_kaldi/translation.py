@@ -79,8 +79,8 @@ def translate(
     costs = _leave_out_idle(list_costs(experiment, notes), experiment, notes)
     targets = name_targets(experiment, costs)
     stack = build_stack(experiment, names, notes, like_theirs=like_theirs) or Stack()
-    for label in stack.heads.keys() - targets.keys():
-        del stack.heads[label], stack.origins[label]
+    if idle := stack.heads.keys() - targets.keys():
+        stack.leave_out(idle)
     translated: Translated = {
         "seed": parse_whole(seed, seed.text),
         "data": translate_data(experiment, names, targets, notes),

@@ -16,7 +16,7 @@ from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.translation import translate
 from bayes_asr.train.components import architecture, check_parts
 from tests.support.places import ROOT
-from tests.support.their_cfg import CFG, write, write_networks
+from tests.support.their_cfg import CFG, HEAD, write, write_networks
 
 ASSIGNMENT = re.compile(r"^(?P<lead>\s*(?:fea = |lab = )?)(?P<name>\w+)(?P<equals>\s*=\s*)(.*)$")
 FLAGS = {"True": "False", "False": "True"}
@@ -270,8 +270,17 @@ def test_cudnn_drops_each_number_between_layers_and_nowhere_else(tmp_path: Path)
     assert [layer["dropout"] for layer in stack[:5:2]] == [0.0] * 3
 
 
-def test_a_cost_without_weight_has_no_head(tmp_path: Path) -> None:
-    keys, said = outcome(write(tmp_path, ("(mono,0.5)", "(mono,0.0)")))
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_cost_without_weight_has_no_head_and_no_layers_below_it(
+    hidden: bool, tmp_path: Path
+) -> None:
+    head = HEAD.format(number=3, units=48, rate=0.0004, optimizer="sgd")
+    wide = head
+    for old, new in (("lay = 48", "lay = 20,48"), ("drop = 0.0", "drop = 0.0,0.0")):
+        wide = wide.replace(f"dnn_{old}", f"dnn_{new}")
+    wide = wide.replace("norm = False", "norm = False,False").replace("= softmax", "= relu,softmax")
+    changes = [("(mono,0.5)", "(mono,0.0)"), (head, wide if hidden else head)]
+    keys, said = outcome(write(tmp_path, *changes))
     assert list(keys["model"]["heads"]) == ["pdfs"]
     assert any("the weight of its cost is 0" in line for line in said)
     (tmp_path / "ours.yaml").write_text(yaml.safe_dump(keys))
