@@ -66,7 +66,8 @@ def architecture(
 ) -> dict[str, Any]:
     """The arguments of `build_network` but those of its task, as plain values for the checkpoint.
 
-    streams: size of what the network reads, by stream; heads: outputs by target; epoch: as there.
+    streams: size of what the network reads, by stream; heads: outputs by target; epoch: whose
+    dropout its layers have.
     """
     if config.stack:
         layers = describe_stack(config, list(streams))

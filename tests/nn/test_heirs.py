@@ -11,7 +11,7 @@ from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.kernels.reference import associative
 from bayes_asr.nn.layer import State
 from bayes_asr.nn.units.cell import Cell, Product
-from bayes_asr.nn.units.conventional import GRU, LiGRU
+from bayes_asr.nn.units.conventional import GRU, RNN, LiGRU
 from tests.support.nn_units import gradients, recurrent_layer
 
 
@@ -96,6 +96,19 @@ def test_who_replaces_an_equation_has_its_own_gradients(
     torch.testing.assert_close([y, *found], [expected, *wanted])
     if "read" not in replaced:
         assert not associative.supports(net.cell, torch.zeros(1, device="meta"))
+
+
+def test_an_elementwise_equation_of_one_s_own_keeps_the_fused_pass() -> None:
+    """Also where it takes roots of its state, which are no numbers at random ones."""
+
+    def rooted(self: Cell, a: Tensor, state: State, mask: Tensor | None) -> State:
+        return (state[0].sqrt() + a.select(-2, 0).sigmoid(),)
+
+    net = recurrent_layer(3, 5, "rnn", {}, norm="none")
+    for forward, fuses in ((leak, True), (rooted, True), (normalise, False)):
+        net.cell.__class__ = type("Heir", (RNN,), {"forward": forward})
+        vars(net.cell).pop("_elementwise", None)
+        assert net.cell.can_fuse == fuses
 
 
 @pytest.mark.parametrize("heir", [ScaledReset, ScaledHandOn])

@@ -36,7 +36,7 @@ def unroll(recurrence: Recurrence) -> Tensor:
     """
     cell, _, backwards, terms_NSX, V, mask_BDH, initial_BDH = recurrence
     if mask_BDH is not None or tuple(backwards) not in DIRECTIONS or V is None:
-        reference = fused if cell.fuses else scan
+        reference = fused if cell.can_fuse else scan
         in_full = recurrence._replace(terms_NSX=terms_NSX.to(initial_BDH[0].dtype))
         return reference.unroll(in_full).to(terms_NSX.dtype)
     return _InFullPrecision.apply(recurrence, terms_NSX, V, *initial_BDH, *cell.parameters())

@@ -29,7 +29,7 @@ COMPILED = False
 
 def supports(cell: Cell, weights: Tensor) -> bool:
     """Whether it computes a cell with such weights: on a GPU, unless `step` is its own."""
-    return cell.fuses and weights.is_cuda
+    return cell.can_fuse and weights.is_cuda
 
 
 def unroll(recurrence: Recurrence) -> Tensor:

@@ -27,7 +27,7 @@ Compose = Callable[[Tensor, Tensor], Tensor]
 def supports(cell: Cell, weights: Tensor) -> bool:
     """Whether it computes a cell: a chain with a matrix, away from a CPU, which gains nothing."""
     has_matrix = isinstance(cell, MarkovChain) and type(cell).matrix is not MarkovChain.matrix
-    return has_matrix and cell.fuses and weights.device.type != "cpu"
+    return has_matrix and cell.can_fuse and weights.device.type != "cpu"
 
 
 def unroll(recurrence: Recurrence) -> Tensor:

@@ -27,8 +27,8 @@ COMPILED = False
 
 
 def supports(cell: Cell, weights: Tensor) -> bool:
-    """Whether it computes a cell with such weights: on any device, unless `step` is its own."""
-    return cell.fuses
+    """Whether it computes a cell with such weights: on any device, if it can be fused."""
+    return cell.can_fuse
 
 
 def unroll(recurrence: Recurrence) -> Tensor:
