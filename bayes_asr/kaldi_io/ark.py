@@ -120,7 +120,7 @@ def iter_int_vectors(
     """Stream (utterance, int32 [T]) from an archive such as ali.1.gz, binary or text."""
     _, name = split_rspecifier(source)
     with _open(name, "the archive", open_pipe) as stream:
-        stream.allow_labels()
+        stream.most = None  # labels of silence pack as far as deflate goes, and each has a limit
         for utt, separator in stream.utterances():
             # An empty vector in text ends its line right behind the name.
             head = b"\n" if separator == b"\n" else stream.take(1, utt)

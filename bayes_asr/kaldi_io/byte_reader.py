@@ -18,7 +18,6 @@ BLOCK = 1 << 16  # bytes of lines that are split together
 BEFORE_SPACE = re.compile(rb"\S*")
 # Tables shrink to a fifth or, where all is silence, to a hundredth: what claims more is a bomb.
 MOST_EXPANSION, ALWAYS_ALLOWED = 200, 1 << 24
-LABEL_EXPANSION = 1032  # labels may be one all along: deflate packs 258 bytes into two bits
 SPARSE = 1 << 20  # numbers that count up from 0 may leave so many out; tables have rows for them
 DAMAGED = "truncated or damaged, make it again"
 
@@ -43,11 +42,6 @@ class ByteReader:
         self.packed = packed
         self.most = None if packed is None else max(ALWAYS_ALLOWED, MOST_EXPANSION * packed)
         self.position = 0
-
-    def allow_labels(self) -> None:
-        """Let a gzipped file expand as far as labels of silence do."""
-        if self.packed is not None:
-            self.most = max(ALWAYS_ALLOWED, LABEL_EXPANSION * self.packed)
 
     def __enter__(self) -> "ByteReader":
         return self

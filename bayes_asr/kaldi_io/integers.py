@@ -10,6 +10,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import writing
 from bayes_asr.kaldi_io.byte_reader import DAMAGED, ByteReader, check_name
 
+MOST_INTEGERS = 100_000_000  # of an utterance: eleven days of frames
 SIZED_INT = np.dtype([("width", "u1"), ("value", "<i4")])
 
 
@@ -19,6 +20,8 @@ def read_binary_ints(source: ByteReader, utt: str) -> np.ndarray:
     if head[:2] != b"B\4":
         raise source.fail(f"{utt} is no vector of integers at {source.position}: {DAMAGED}")
     (count,) = struct.unpack("<i", head[2:])
+    if count > MOST_INTEGERS:
+        raise source.fail(f"{utt} has {count} integers, more than {MOST_INTEGERS}: {DAMAGED}")
     # Each element is written as a basic type: a byte with its width, then the int32.
     sized = np.frombuffer(source.take(5 * count, f"{utt} ({count} integers)"), SIZED_INT)
     if (sized["width"] != 4).any():
