@@ -14,17 +14,17 @@ from bayes_asr.base.files import discard, is_there, read_bytes, replacing, toget
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.places import refuse_foreign
 from bayes_asr.data.sound.audio import STDIN, Channel
+from bayes_asr.data.sound.feature_directories import FILES
 from bayes_asr.decode.align_long import LongAlignment
 from bayes_asr.kaldi_io.text import write_lines, write_speakers
 
 MARK = "lines.json"  # of a folder of ours
 DATA_DIR = ("segments", "text", "wav.scp", "utt2spk", "spk2utt")
-FEATURES = ("feats.scp", "feats.ark", "cmvn.scp", "cmvn.ark", "frontend.json")
 
 
 def list_report(out: Path) -> list[Path]:
     """The files of the report that a folder holds, if any, and the features of its lines."""
-    return [out / name for name in (MARK, *DATA_DIR, *FEATURES)] if (out / MARK).exists() else []
+    return [out / name for name in (MARK, *DATA_DIR, *FILES)] if (out / MARK).exists() else []
 
 
 def refuse_data_directory(out: Path) -> None:
@@ -147,7 +147,7 @@ class LongReport:
             "text": [" ".join((u, *lines[x.line - 1])) for u, x in entire],
             "wav.scp": [f"{recording} {sound}"],
         }
-        stale = () if all(_holds(out / name, rows) for name, rows in tables.items()) else FEATURES
+        stale = () if all(_holds(out / name, rows) for name, rows in tables.items()) else FILES
         with together(out):
             for name in stale:
                 discard(out / name)

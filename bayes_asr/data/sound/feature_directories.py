@@ -33,6 +33,9 @@ from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.segments import Segment
 from bayes_asr.kaldi_io.text import read_mapping
 
+FILES = ("feats.scp", "feats.ark", "cmvn.scp", "cmvn.ark", "frontend.json", fmllr_record.FILE)
+"""Files of features and how they were made, in a data directory."""
+
 Remark = tuple[str, str]  # a sound, and what was done to it
 ANNOUNCED_SILENCE = 0.1  # seconds of digital silence; of shorter ones GMMs can be trained
 UNLIKE = (
