@@ -76,7 +76,10 @@ OVER_SEEDS = (
     " The last columns are the standard deviations over seeds of both systems, and the interval "
     "over seeds and speech."
 )
-MADE_BY = ("bayes_asr", "python", "torch", "numpy", "blas", "device", "threads", "kernels")
+MADE_BY = (
+    *("bayes_asr", "python", "torch", "numpy", "blas", "device", "threads", "kernels"),
+    "resumed_with",
+)
 """What the page says of each run, out of its env.json."""
 
 
