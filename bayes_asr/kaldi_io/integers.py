@@ -20,10 +20,12 @@ def read_binary_ints(source: ByteReader, utt: str) -> np.ndarray:
     if head[:2] != b"B\4":
         raise source.fail(f"{utt} is no vector of integers at {source.position}: {DAMAGED}")
     (count,) = struct.unpack("<i", head[2:])
-    if count > MOST_INTEGERS:
-        raise source.fail(f"{utt} has {count} integers, more than {MOST_INTEGERS}: {DAMAGED}")
+    what = f"{utt} ({count} integers)"
+    source.expect(5 * count, what)
+    if count > MOST_INTEGERS:  # of a gzipped file, whose size says little
+        raise source.fail(f"{what} needs more than {MOST_INTEGERS}, the most of one: {DAMAGED}")
     # Each element is written as a basic type: a byte with its width, then the int32.
-    sized = np.frombuffer(source.take(5 * count, f"{utt} ({count} integers)"), SIZED_INT)
+    sized = np.frombuffer(source.take(5 * count, what), SIZED_INT)
     if (sized["width"] != 4).any():
         raise source.fail(f"{utt} is no vector of int32 before {source.position}: {DAMAGED}")
     return sized["value"].astype(np.int32)
