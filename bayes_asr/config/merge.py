@@ -90,11 +90,11 @@ def _lay_over(values: dict[str, Any], layers: Sequence[Mapping[str, Any]]) -> No
     """Lay a file, or all settings, over others. Where another unit is named than a file before
     named, the options that were said of that one are those of base.yaml again.
     """
-    before = _find_unit(values)
+    previous = _find_unit(values)
     for layer in layers:
         _overlay(values, layer, _defaults())
     unit, defaults = _find_unit(values), _defaults()["model"]
-    if unit and before and unit.value != before.value and before is not defaults["unit"]:
+    if unit and previous not in (None, defaults["unit"]) and unit.value != previous.value:
         named = {key for layer in layers for key, _ in flatten(layer)}
         for option in UNIT_OPTIONS:
             if f"model.{option}" not in named:

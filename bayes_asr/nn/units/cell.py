@@ -86,14 +86,14 @@ class Cell(nn.Module):
         count = 2 * self.sets * self.gates * self.gate_size
         a = torch.linspace(-1, 1, count, dtype=like.dtype, device=like.device)
         a = a.view(2, self.sets, self.gates, -1)
-        theta, others = torch.zeros_like(a[:, :, 0]), torch.ones_like(a[:, :, 0], dtype=torch.bool)
-        others[0, ..., 0] = False
+        theta, fixed = torch.zeros_like(a[:, :, 0]), torch.ones_like(a[:, :, 0], dtype=torch.bool)
+        fixed[0, ..., 0] = False
         with torch.no_grad():
-            before = self(a, (self.start(theta),) * self.states, None)
+            outputs = self(a, (self.start(theta),) * self.states, None)
             a[0, ..., 0], theta[0, ..., 0] = 2, 0.5
-            after = self(a, (self.start(theta),) * self.states, None)
-        same = (((x == y) | (x.isnan() & y.isnan())) for x, y in zip(before, after, strict=True))
-        return all(bool(numbers[others].all()) for numbers in same)
+            moved = self(a, (self.start(theta),) * self.states, None)
+        same = (((x == y) | (x.isnan() & y.isnan())) for x, y in zip(outputs, moved, strict=True))
+        return all(bool(equal[fixed].all()) for equal in same)
 
     def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
         """Return the state after a frame."""
