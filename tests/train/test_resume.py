@@ -239,16 +239,21 @@ def test_a_run_that_lost_its_best_network_does_not_go_on(
     load(run)
 
 
+def check_that_it_goes_on(run: Path, corpus: Path) -> None:
+    """A run refuses another seed, and trains a third epoch."""
+    with pytest.raises(InputError, match="seed is 1 in this run, but 2 now"):
+        train(config_of(corpus, "seed=2"), run)
+    train(config_of(corpus, "train.epochs=3"), run)
+    assert epochs_of(run) == 3
+
+
 def test_other_configuration_is_refused_beside_an_unfinished_checkpoint_alone(
     small_run: Path, small_corpus: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(small_run, tmp_path / "run")
     (run / "last.pt").rename(run / "unfinished.pt")
     (run / "last.prev.pt").unlink()
-    with pytest.raises(InputError, match="seed is 1 in this run, but 2 now"):
-        train(config_of(small_corpus, "seed=2"), run)
-    train(config_of(small_corpus, "train.epochs=3"), run)
-    assert epochs_of(run) == 3
+    check_that_it_goes_on(run, small_corpus)
 
 
 def test_fewer_epochs_than_are_done_are_refused(
@@ -280,10 +285,7 @@ def test_a_run_of_an_earlier_version_with_other_keys_goes_on_by_its_configuratio
     run = shutil.copytree(small_run, tmp_path / "run")
     content = checkpoint.read(run / "last.pt")
     checkpoint.save(run / "last.pt", content | {"config": "train: {no_such_key: 1}\n"})
-    with pytest.raises(InputError, match="seed is 1 in this run, but 2 now"):
-        train(config_of(small_corpus, "seed=2"), run)
-    train(config_of(small_corpus, "train.epochs=3"), run)
-    assert epochs_of(run) == 3
+    check_that_it_goes_on(run, small_corpus)
 
 
 def test_a_configuration_that_is_missing_is_that_of_the_checkpoint(

@@ -20,6 +20,13 @@ from bayes_asr.evaluate.score.comparison import compare
 from tests.support.report_runs import KEY, make_run, read_page, run_report
 
 
+def make_unlike_run(run: Path, error_rate: float, scored: str) -> None:
+    """A run of which a set is scored on another utterance."""
+    make_run(run, error_rate)
+    path = run / f"score_{scored}.json"
+    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+
+
 @pytest.mark.slow
 def test_differences_are_those_of_the_scores(systems: list[ReportedSystem]) -> None:
     best = find_best_on_dev(systems, "strict")
@@ -43,9 +50,7 @@ def test_differences_are_those_of_the_scores(systems: list[ReportedSystem]) -> N
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_systems_on_other_utterances_are_not_compared(out: Path, tmp_path: Path) -> None:
-    make_run(tmp_path / "other", 0.5)
-    path = tmp_path / "other" / "score_test.json"
-    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    make_unlike_run(tmp_path / "other", 0.5, "test")
     differences = compare_with_best(find_systems([out, tmp_path]), KEY)
     assert differences.table["system"].tolist() == ["gru", "lstm"]
     (reason,) = differences.left_out
@@ -59,9 +64,7 @@ def test_best_on_dev_is_among_the_most_that_are_scored_alike(
     systems: list[ReportedSystem], tmp_path: Path
 ) -> None:
     """A low rate on another dev set says nothing of the others."""
-    make_run(tmp_path / "easy", 0.01)
-    path = tmp_path / "easy" / "score_dev.json"
-    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    make_unlike_run(tmp_path / "easy", 0.01, "dev")
     (easy,) = find_systems([tmp_path])
     rates = {s.name: s.rates(("dev", "strict")).mean() for s in (easy, *systems)}
     assert min(rates, key=lambda name: rates[name]) == "easy"
@@ -128,16 +131,14 @@ def test_hypotheses_are_adjusted_for_their_number(
 def test_hypotheses_that_cannot_be_tested_are_named(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_run(tmp_path / "other", 0.5)
-    path = tmp_path / "other" / "score_test.json"
-    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    make_unlike_run(tmp_path / "other", 0.5, "test")
     words = ["--group", str(out / "gru"), "--against", str(tmp_path / "other")]
     run_report(out, tmp_path / "other", "--out", tmp_path / "report", *words)
     said = "Not tested: gru (gru) have fewer errors than other (other) (gru and other do not score"
     assert said in capsys.readouterr().out
     assert said in (tmp_path / "report" / "report.html").read_text()
     assert said in (tmp_path / "report" / "hypotheses_test_strict.md").read_text()
-    path.unlink()
+    (tmp_path / "other" / "score_test.json").unlink()
     run_report(out, tmp_path / "other", "--out", tmp_path / "report", *words)
     assert "(other: not scored on test, strict)" in capsys.readouterr().out
     with pytest.raises(InputError, match="absent: no system of this report is there"):
@@ -147,9 +148,7 @@ def test_hypotheses_that_cannot_be_tested_are_named(
 def test_the_system_of_a_group_that_cannot_be_tested_is_named(
     systems: list[ReportedSystem], tmp_path: Path
 ) -> None:
-    make_run(tmp_path / "other", 0.5)
-    path = tmp_path / "other" / "score_test.json"
-    path.write_text(path.read_text().replace("spk0-000", "spk0-999"))
+    make_unlike_run(tmp_path / "other", 0.5, "test")
     (other,) = find_systems([tmp_path / "other"])
     gru, lstm = (next(s for s in systems if s.name == name) for name in ("gru", "lstm"))
     hypothesis = GroupHypothesis(Group("one", [gru]), Group("two", [lstm, other]))
