@@ -261,11 +261,7 @@ def _silence(phone: str | None, directory: Path, phones: dict[str, int]) -> list
 
     Where the table has their forms _B _E _I _S, these are silence too.
     """
-    if phone is None:
-        by_name: list[str] = [name for name in ("SIL", "sil") if name in phones]
-        silence_phones = read_silence_phones(directory) or by_name[:1]
-    else:
-        silence_phones = [phone]
+    silence_phones = read_silence_phones(directory, phones) if phone is None else [phone]
     for name in silence_phones:
         if name not in phones:
             source = f"--silence {phone}" if phone else str(directory)

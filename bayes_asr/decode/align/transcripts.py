@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError, opening
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
 from bayes_asr.decode.align.pronouncer import Pronouncer
-from bayes_asr.decode.graph.lang import find_phones_file, read_lang
+from bayes_asr.decode.graph.lang import find_phones_file, pause_probability, read_lang
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.lattices.word_times import ReadTimer, WordTimer, read_no_timer
 from bayes_asr.kaldi_io.mdl import read_transition_model
@@ -42,11 +42,19 @@ def read_pronouncer(
     """Read a lang, dict or graph folder, and `model` (final.mdl) with the tree beside it.
 
     `unknown`: the word that stands for words without pronunciation, if not as oov.txt says;
-    spelled: words that the lexicon lacks.
+    spelled: words that the lexicon lacks. Warns where no phone of pauses is known.
     """
+    phones = read_symbols(find_phones_file(lang, model))
+    contents = read_lang(lang, unknown, phones)
+    if not (contents.silence or contents.transducer) and pause_probability(contents.lexicon):
+        LOGGER.warning(
+            "%s: which phone is silence? Write it into optional_silence.txt there; words have no"
+            " pauses between them",
+            lang,
+        )
     return Pronouncer(
-        read_lang(lang, unknown).extend(spelled),
-        read_symbols(find_phones_file(lang, model)),
+        contents.extend(spelled),
+        phones,
         read_transition_model(model),
         read_tree(model.parent / "tree"),
     )

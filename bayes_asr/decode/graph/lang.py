@@ -1,7 +1,7 @@
 """Lexicon, phone table and optional silence, read from lang, dict and graph folders."""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
@@ -29,18 +29,19 @@ SILENCE_FILES = (
 )
 
 
-def read_lang(lang: Path, unknown: str | None = None) -> Lang:
+def read_lang(lang: Path, unknown: str | None = None, phones: Container[str] = ()) -> Lang:
     """Read Kaldi's lang or dict folder, or a graph folder; L.fst tells how likely a pause is.
 
     The lexicon is the first that is there of lexiconp.txt, lexicon.txt, phones/align_lexicon.txt;
-    the probabilities of the last are those of L.fst. `unknown`: another word than that of oov.txt.
+    the probabilities of the last are those of L.fst. `unknown`: another word than that of oov.txt;
+    phones: those of the model, for a folder that lists no silence.
     """
     path = next((lang / name for name in LEXICONS if is_there(lang / name)), None)
     if path is None:
         raise InputError(f"{lang}: has no lexicon (looked for {', '.join(LEXICONS)})")
     align = path == lang / ALIGN_LEXICON
     lexicon = _read_align_lexicon(path) if align else read_lexicon(path)
-    silence = next(iter(read_silence_phones(lang)), None)
+    silence = next(iter(read_silence_phones(lang, phones)), None)
     probability, transducer = pause_probability(lexicon) if silence else 0.0, None
     if is_there(lang / LEXICON_FST):
         read, shares = _read_transducer(lang, lexicon, silence)
@@ -122,10 +123,14 @@ def read_silence_ids(lang: Path) -> tuple[int, ...]:
         raise InputError(f"{path}: is no list of phone-ids with colons between them") from None
 
 
-def read_silence_phones(lang: Path) -> list[str]:
-    """The silence phones that a lang, dict or graph folder lists, the optional one first."""
+def read_silence_phones(lang: Path, phones: Container[str] = ()) -> list[str]:
+    """The silence phones that a lang, dict or graph folder lists, the optional one first.
+
+    Where it lists none, SIL or else sil, if `phones` has it.
+    """
     files = [lang / name for name in SILENCE_FILES if is_there(lang / name)]
-    return list(dict.fromkeys(word for file in files for word in _read_words(file)))
+    listed = list(dict.fromkeys(word for file in files for word in _read_words(file)))
+    return listed or [name for name in ("SIL", "sil") if name in phones][:1]
 
 
 def _read_words(path: Path) -> list[str]:

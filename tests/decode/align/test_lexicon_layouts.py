@@ -338,6 +338,30 @@ def test_folders_of_one_lexicon_align_alike(folders: Mapping[str, Path]) -> None
     assert costs[1:] == pytest.approx([costs[1]] * 3, abs=1e-5)
 
 
+def test_a_folder_without_lists_of_silence_takes_it_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As `graph --lexicon` takes it: SIL or sil of the model."""
+    bare = tmp_path / "bare"
+    for folder in (tmp_path, bare):
+        folder.mkdir(exist_ok=True)
+        (folder / "lexiconp.txt").write_text(DICT["lexiconp.txt"])
+    (tmp_path / "optional_silence.txt").write_text("SIL\n")
+    model, table = tmp_path / "final.mdl", tmp_path / "phones.txt"
+    write_model(tmp_path)
+    write_mapping(PHONES.items(), table)
+    loglikes = speak([("SIL", 9), ("A", 9), ("SIL", 9), ("B", 8), ("A", 8), ("SIL", 9)])
+    listed, named = (
+        align_utterance("u", ["a", "b"], loglikes, speech, AlignOptions(1.0), ENGINE)
+        for speech in (read_pronouncer(folder, model) for folder in (tmp_path, bare))
+    )
+    np.testing.assert_array_equal(named.transition_ids, listed.transition_ids)
+    assert not caplog.records
+    table.write_text(table.read_text().replace("SIL", "PAU"))
+    assert not read_pronouncer(bare, model).silence
+    assert "which phone is silence?" in caplog.text
+
+
 def test_a_graph_of_a_lexicon_has_the_lexicon_of_its_lang_folder(
     folders: Mapping[str, Path],
 ) -> None:
