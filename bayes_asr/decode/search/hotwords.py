@@ -150,8 +150,8 @@ def attach_hotwords(
 ) -> DecodingGraph:
     """Return the graph with hotwords; words: of the graph; name: of the file of hotwords.
 
-    InputError for words that the graph lacks, for a graph that is composed with its grammar while
-    it is searched, and without the compiled decoder.
+    InputError for words that no arc of the graph writes, for a graph that is composed with its
+    grammar while it is searched, and without the compiled decoder.
     """
     if graph.grammar is not None:
         raise InputError(
@@ -162,14 +162,19 @@ def attach_hotwords(
         raise InputError(
             f"{name}: only the compiled decoder knows hotwords; reinstall with a compiler"
         )
+    # words.txt has words of the lexicon, too, that the language model lacks.
+    spoken = [arcs.olabel for arcs in (graph.emitting, graph.epsilon)]
+    is_written = np.zeros(1 + max(*words.values(), *(int(a.max(initial=0)) for a in spoken)), bool)
+    for labels in spoken:
+        is_written[labels] = True
+    is_written[0] = False
     phrases: dict[tuple[int, ...], float] = {}
     for hotword in hotwords:
-        lacking = [word for word in hotword.words if not words.get(word)]
+        lacking = [word for word in hotword.words if not is_written[words.get(word, 0)]]
         if lacking:
             raise InputError(
                 f"{name}: {graph.name} lacks {', '.join(lacking)}; bayes-asr graph --hotwords makes"
                 " a graph that has them"
             )
         phrases[tuple(words[word] for word in hotword.words)] = hotword.weight
-    highest = max(*words.values(), int(graph.emitting.olabel.max(initial=0)))
-    return replace(graph, hotwords=build_automaton(phrases, highest + 1))
+    return replace(graph, hotwords=build_automaton(phrases, len(is_written)))

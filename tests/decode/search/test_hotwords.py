@@ -199,3 +199,18 @@ def test_other_lines_are_named(text: str, message: str, tmp_path: Path) -> None:
 def test_words_that_the_graph_lacks_are_named() -> None:
     with pytest.raises(InputError, match="lacks nobody; bayes-asr graph"):
         attach_hotwords(random_network(0), [Hotword(("nobody",))], {"a": 1}, "file")
+
+
+@pytest.mark.skipif(not compiled.LIBRARY.usable, reason="the C++ decoder is not built")
+@pytest.mark.parametrize("kind", ["emitting", "epsilon"])
+def test_words_that_no_arc_writes_are_named(kind: str) -> None:
+    """The lexicon, and so words.txt, may have more words than the language model."""
+    network, words = random_network(0), {"<eps>": 0, "said": 1, "unsaid": 2}
+    for name in ("emitting", "epsilon"):
+        arcs = getattr(network, name)
+        label = np.full(len(arcs.olabel), name == kind, np.int32)
+        network = replace(network, **{name: replace(arcs, olabel=label)})
+    assert attach_hotwords(network, [Hotword(("said",))], words, "file").hotwords
+    for phrase in ("unsaid",), ("said", "unsaid"), ("<eps>",):
+        with pytest.raises(InputError, match=f"lacks {phrase[-1]};"):
+            attach_hotwords(network, [Hotword(phrase)], words, "file")
