@@ -25,6 +25,7 @@ from bayes_asr.decode.lattices.word_times import ReadTimer, read_no_timer
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
 
 NO_WORD = 0
+TIMED = "is_timed"  # of the file: whether words have other times than those of lattices
 
 
 @dataclass(frozen=True)
@@ -185,8 +186,9 @@ def open_index(
 ) -> KeywordIndex:
     """Read decode_dir/keywords.npz, which is made, or made anew where the lattices changed.
 
-    Where it cannot be written, the index is held in memory. read_timer: asked for where it is made;
-    lexicon: the files, as far as they are there, that the times of words hang on.
+    Where it cannot be written, the index is held in memory. read_timer: asked for where it is made,
+    and where it was made without a timer, to say so or to make it with one; lexicon: the files, as
+    far as they are there, that the times of words hang on.
     """
 
     def read() -> KeywordIndex:
@@ -195,16 +197,20 @@ def open_index(
         return index_lattices(shown, weights, nj, read_timer)
 
     def make(_: Path) -> Arrays:
-        index = read()
-        return {field.name: getattr(index, field.name) for field in fields(index)}
+        timed, index = np.array(read_timer() is not None), read()
+        columns = {field.name: getattr(index, field.name) for field in fields(index)}
+        return columns | {TIMED: timed}
+
+    def use(_: Path, arrays: Arrays) -> KeywordIndex:
+        if not arrays.pop(TIMED) and read_timer():
+            raise InputError("made without the times of words, which can be told by now")
+        return KeywordIndex(**arrays)
 
     made_from = {path.name: state_of(path) for path in lattices}
     made_from |= {str(path): state_of(path) for path in lexicon if is_there(path)}
-    made_from |= {"weights": repr(weights), "times": "of words"}
+    made_from |= {"weights": repr(weights), "times": f"of words where {TIMED}"}
     try:
-        return Index(decode_dir).of(
-            "keywords", made_from, make, lambda _, arrays: KeywordIndex(**arrays)
-        )
+        return Index(decode_dir).of("keywords", made_from, make, use)
     except NotKeptError as error:
         LOGGER.warning("no index of the lattices, which is held in memory: %s", error)
         return read()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.cli import main
+from bayes_asr.decode.align.transcripts import _read_timer, read_timer
 from bayes_asr.decode.keywords import open_index
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
@@ -78,6 +79,38 @@ def test_times_are_those_of_the_sound(
     assert {(p.utterance, p.begin) for p in rough} != {
         (place["utterance"], round(100 * place["begin"])) for place in places
     }
+
+
+def test_an_index_without_times_is_made_anew_when_they_can_be_told(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each call says that times are early, until what the lexicon needs is there again."""
+    root = shutil.copytree(run.parent, tmp_path / "root")
+    config = root / "run/config.yaml"
+    config.write_text(config.read_text().replace(str(run.parent), str(root)))
+    tree = root / "exp/ali/tree"
+    find = ("find", root / "run", "one", "--on", "dev", "--lmwt", "2", "--json")
+
+    def places() -> tuple[list[object], str]:
+        read_timer.cache_clear()
+        _read_timer.cache_clear()
+        command(*find)
+        captured = capsys.readouterr()
+        return json.loads(captured.out), captured.err
+
+    right, said = places()
+    assert "early" not in said
+    (root / "run/decode_dev/keywords.npz").unlink()
+    tree.rename(root / "aside")
+    early = []
+    for _ in range(2):
+        found, said = places()
+        assert "tree" in said
+        assert said.count("early") == 1
+        early.append(found)
+    assert early[0] == early[1] != right
+    (root / "aside").rename(tree)
+    assert places()[0] == right
 
 
 @pytest.mark.parametrize("nj", ["1", "2"])
