@@ -16,7 +16,7 @@ from bayes_asr.base.files import real_path
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
-from bayes_asr.decode.graph.ngram import Ngram, NgramModel, read_arpa
+from bayes_asr.decode.graph.ngram import Ngram, NgramModel, read_arpa, select_ngrams
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.lattices.rescore import count_decoded, iter_word_lattices
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
@@ -31,8 +31,12 @@ class Grammar:
     """An n-gram model as a deterministic acceptor, whose states are histories."""
 
     def __init__(self, path: Path) -> None:
-        """Read an ARPA file."""
-        self.path, self.model = path, read_arpa(path)
+        """Read an ARPA file, of which it has the n-grams that a graph would have."""
+        self.path, read = path, read_arpa(path)
+        log_prob = select_ngrams(read, {word for ngram in read.log_prob for word in ngram})
+        histories = log_prob.keys() | {(START,)}
+        backoff = {h: weight for h, weight in read.backoff.items() if h in histories}
+        self.model = replace(read, log_prob=log_prob, backoff=backoff)
         self._histories = {ngram[:-1] for ngram in self.model.log_prob} | {*self.model.backoff}
         self._steps: dict[tuple[str, Ngram], tuple[float, Ngram]] = {}
         self.start = self._shorten((START,))

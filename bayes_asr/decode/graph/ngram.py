@@ -286,15 +286,15 @@ def build_grammar_fst(
 ) -> tuple[Fst, set[str]]:
     """Return G, an acceptor of words, and the words of the model that `words` lacks.
 
-    N-grams with unknown words are left out, and those with <s> behind a word or </s> before one. A
-    history is a state; its backoff arc reads the word-id `backoff` (#0); <s> and </s> become the
-    start and the final costs (Kaldi's arpa2fst --disambig-symbol=#0). Histories from which only the
-    backoff leads away are skipped over.
+    N-grams with unknown words are left out, and what `select_ngrams` leaves out. A history is a
+    state; its backoff arc reads the word-id `backoff` (#0); <s> and </s> become the start and the
+    final costs (Kaldi's arpa2fst --disambig-symbol=#0). Histories from which only the backoff leads
+    away are skipped over.
     InputError where G can say no word, or only marks such as <UNK> of a lexicon of words.
     """
-    ngrams = _select_ngrams(model, words)
+    ngrams = select_ngrams(model, words.keys())
     # States are histories that begin some n-gram; the backoff leads to ever shorter ones.
-    starts = {(), (START,)} if model.order > 1 else {()}
+    starts = _first_histories(model)
     histories = starts | {n for n in ngrams if len(n) < model.order and n[-1] != END}
     useful = {n[:-1] for n in ngrams} | starts
     states = {h: i for i, h in enumerate(sorted(histories & useful, key=lambda h: (len(h), h)))}
@@ -308,11 +308,9 @@ def build_grammar_fst(
             ngram = ngram[1:]
         return states[ngram], cost
 
-    placed = {n: p for n, p in ngrams.items() if n[:-1] in states}
-    _warn_left_out("without a history", ngrams.keys() - placed.keys())
     arcs: list[Arc] = []
     final: dict[int, float] = {}
-    for ngram, log_prob in placed.items():
+    for ngram, log_prob in ngrams.items():
         source = states[ngram[:-1]]
         if ngram[-1] == END:  # </s> is no arc but a final cost
             final[source] = -log_prob
@@ -333,18 +331,35 @@ def build_grammar_fst(
     return build_fst(arcs, final, states.get((START,), states[()])), unknown
 
 
-def _select_ngrams(model: NgramModel, words: Mapping[str, int]) -> dict[Ngram, float]:
-    """The log probabilities of the n-grams of which G is made; a warning counts the misplaced."""
-    known = {n: p for n, p in model.log_prob.items() if {*n} <= words.keys() and n != (START,)}
-    ngrams = {n: p for n, p in known.items() if START not in n[1:] and END not in n[:-1]}
-    _warn_left_out("with <s> or </s> in their midst", known.keys() - ngrams.keys())
-    return ngrams
+def select_ngrams(model: NgramModel, words: Set[str]) -> dict[Ngram, float]:
+    """The log probabilities of the n-grams of these words of which Kaldi's arpa2fst makes G.
+
+    Others are those with <s> behind a word or </s> before one, and those without a history: what is
+    before the last word is no such n-gram itself. Warnings count both.
+    """
+    known = {n: p for n, p in model.log_prob.items() if {*n} <= words and n != (START,)}
+    ordered = {n: p for n, p in known.items() if START not in n[1:] and END not in n[:-1]}
+    _warn_left_out(model, "with <s> or </s> in their midst", known.keys() - ordered.keys())
+    placed: dict[Ngram, float] = {}
+    starts = _first_histories(model)
+    for ngram in sorted(ordered, key=len):
+        if ngram[:-1] in placed or ngram[:-1] in starts:
+            placed[ngram] = ordered[ngram]
+    _warn_left_out(model, "without a history", ordered.keys() - placed.keys())
+    return placed
 
 
-def _warn_left_out(kind: str, ngrams: Collection[Ngram]) -> None:
+def _first_histories(model: NgramModel) -> set[Ngram]:
+    """The histories that are no n-grams."""
+    return {(), (START,)} if model.order > 1 else {()}
+
+
+def _warn_left_out(model: NgramModel, kind: str, ngrams: Collection[Ngram]) -> None:
     if ngrams:
         example = " ".join(min(ngrams))
-        LOG.warning("%d n-grams %s are left out, such as %s", len(ngrams), kind, example)
+        LOG.warning(
+            "%s: %d n-grams %s are left out, such as %s", model.name, len(ngrams), kind, example
+        )
 
 
 def refuse_mute(

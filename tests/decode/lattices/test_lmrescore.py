@@ -4,11 +4,18 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
+from bayes_asr.decode.graph.ngram import (
+    NgramModel,
+    build_grammar_fst,
+    estimate_witten_bell,
+    read_arpa,
+    write_arpa,
+)
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.lmrescore import Grammar, count_undercut, replace_lm
 from bayes_asr.kaldi_io.lattice import CompactLattice
@@ -108,6 +115,67 @@ def test_lattices_are_not_written_among_those_that_are_read(
         assert main([*arguments, "--out", str(out)]) == 1
         assert str(out) in capsys.readouterr().err
         assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+PRUNED = """\\data\\
+ngram 1=5
+ngram 2=4
+ngram 3=4
+
+\\1-grams:
+-99 <s> -0.5
+-0.6 a -0.4
+-0.6 b -0.4
+-0.6 c -0.4
+-0.6 </s>
+
+\\2-grams:
+-0.3 <s> a -0.2
+-0.3 a a -0.1
+-0.3 b c -0.1
+-0.3 c </s>
+
+\\3-grams:
+-0.1 a b c
+-0.1 <s> a a
+-0.1 d e b
+-0.1 d e </s>
+
+\\end\\
+"""
+
+
+def test_ngrams_without_their_history_cost_what_the_graph_charges(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the path through G of all words, which backs off where a state has no arc of the word."""
+    path = tmp_path / "pruned.arpa"
+    path.write_text(PRUNED)
+    grammar = Grammar(path)
+    words = {name: i for i, name in enumerate(["<eps>", *NAMES, "#0", START, END])}
+    fst, _ = build_grammar_fst(read_arpa(path), words, words["#0"])
+    rows = itertools.pairwise(fst.offsets.tolist())
+    arcs = [{int(fst.ilabel[k]): k for k in range(*row)} for row in rows]
+
+    def back_off(state: int, cost: float) -> tuple[int, float]:
+        arc = arcs[state][words["#0"]]
+        return int(fst.nextstate[arc]), cost + float(fst.weight[arc])
+
+    for said in (s for n in range(5) for s in itertools.product("abc", repeat=n)):
+        state, cost = fst.start, 0.0
+        for word in said:
+            while words[word] not in arcs[state]:
+                state, cost = back_off(state, cost)
+            arc = arcs[state][words[word]]
+            state, cost = int(fst.nextstate[arc]), cost + float(fst.weight[arc])
+        while not np.isfinite(fst.final[state]):
+            state, cost = back_off(state, cost)
+        history, costs = grammar.start, list[float]()
+        for word in (*said, END):
+            price, history = grammar.follow(word, history)
+            costs.append(price)
+        assert sum(costs) == pytest.approx(cost + float(fst.final[state]), abs=1e-4), said
+    assert f"{path}: 3 n-grams without a history are left out" in caplog.text
 
 
 def test_ngrams_are_counted_that_a_graph_gets_around() -> None:
