@@ -8,6 +8,7 @@ from pathlib import Path
 from unicodedata import combining, normalize
 
 from bayes_asr.base.errors import InputError, count_of, printable
+from bayes_asr.base.files import real_path
 from bayes_asr.cli.arguments import lm_weight, penalty, processes, share, suggest
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate, locate_all
@@ -66,13 +67,7 @@ def run(args: argparse.Namespace) -> None:
     if args.wip is not None and args.lmwt is None:
         raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
     config = read_configuration(args.run)
-    graph = locate(config.data.graph, config.data, "decoding graph")
-    if args.lmwt is None:
-        weights = choose_weights(
-            args.run, graph, config.decode, describe_network(args.run), is_other=False
-        )
-    else:
-        (weights,) = pair_weights([args.lmwt], [args.wip or 0.0])
+    weights = None if args.lmwt is None else pair_weights([args.lmwt], [args.wip or 0.0])[0]
     decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
     names = dict.fromkeys(args.on or decoded)  # each once
     if not names:
@@ -122,14 +117,22 @@ def _fold(word: str) -> str:
 
 
 def find_in_set(
-    run: Path, name: str, config: Config, phrases: list[str], weights: Weights, nj: int
+    run: Path, name: str, config: Config, phrases: list[str], weights: Weights | None, nj: int
 ) -> Iterator[TimedHit]:
-    """Yield the places of all phrases in the lattices of a set."""
+    """Yield the places of all phrases in the lattices of a set.
+
+    weights: None for those that dev chose, if it was decoded with the graph of the set.
+    """
     decode_dir = run / f"decode_{name}"
     lattices = find_jobs(decode_dir, "lat")
     if not lattices:
         raise InputError(f"{decode_dir}: holds no lattices lat.N.gz; decode the set again")
     graph = find_graph_of(decode_dir, config)
+    if weights is None:
+        configured = locate(config.data.graph, config.data, "decoding graph")
+        is_other = real_path(graph) != real_path(configured)
+        network = describe_network(run)
+        weights = choose_weights(run, graph, config.decode, network, is_other=is_other)
     numbers = read_phrases(phrases, graph / "words.txt")
     timer = locate_timer(graph, config)
     index = open_index(decode_dir, lattices, weights, nj, timer, find_lexicon(graph))

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bayes_asr.cli import main
@@ -58,6 +59,38 @@ def test_weight_of_another_graph_is_not_used_unsaid(
     (again / "score_dev.json").unlink()
     assert main(["transcribe", str(again), str(file)]) == 1
     assert "no LM weight is chosen on dev yet" in capsys.readouterr().err
+
+
+def test_lattices_are_searched_at_the_weight_of_their_own_graph(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a set has another graph than dev, dev has chosen nothing for it."""
+    root, again = run.parent, shutil.copytree(run, tmp_path / "run")
+    words = ("--lexicon", root / "dict" / "lexicon.txt", "--model", root / "exp/ali/final.mdl")
+    other, text = tmp_path / "other", tmp_path / "text"
+    text.write_text("u one two\n")
+    command("graph", *words, "--text", text, "--out", other)
+    command("decode", again, "--on", "test", "--graph", other)
+
+    def weights(name: str) -> tuple[str, str]:
+        command("find", again, "one", "--on", name)
+        with np.load(again / f"decode_{name}" / "keywords.npz") as file:
+            return json.loads(str(file["made_from"]))["weights"], capsys.readouterr().err
+
+    score = json.loads((run / "score_dev.json").read_text())[0]
+    chosen = str((score["lm_weight"], score["insertion_penalty"]))
+    used, said = weights("dev")
+    assert (used, "dev chose" in said) == (chosen, False)
+    used, said = weights("test")
+    assert used == str((1 / 0.3, 0.0)) != chosen
+    assert f"penalty 0 with {other}: dev chose {score['lm_weight']:g} with another graph" in said
+    command("decode", again, "--on", "dev", "--graph", other)
+    command("score", again)
+    score = json.loads((again / "score_dev.json").read_text())[0]
+    for name in ("dev", "test"):
+        used, said = weights(name)
+        assert used == str((score["lm_weight"], score["insertion_penalty"]))
+        assert "with another graph" not in said
 
 
 def test_second_graph_is_decoded_and_scored_at_once(
