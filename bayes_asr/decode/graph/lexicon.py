@@ -31,8 +31,8 @@ from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LOG = logging.getLogger(__name__)
-COMMENTS = (";;;", "##")  # of CMUdict, at the beginning of a line
-COMMENT = "a comment behind #, which is left out"
+COMMENT_LINE = re.compile(r";;;|##+$")  # of CMUdict; ##ing is a word
+COMMENT, ALONE = "a comment behind #, which is left out", "a comment alone, which is left out"
 POSITION = re.compile(r"_[BEIS]$", re.ASCII)  # at the end of a phone
 VARIANT = re.compile(r"(.+)(?:\(\d+\)|\{\d+\}|\[\d+\])", re.ASCII)
 MOST_UNKNOWN = 0.5  # of the words: more have transcripts in other units or of another spelling
@@ -89,18 +89,16 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
     outside (0, 1], a phone that is a decimal number and phones behind #.
     """
     always = Path(path).name.endswith("lexiconp.txt")
-    entire = [
-        (f"{path}, line {number}", fields)
-        for number, fields in iter_lines(Path(path))
-        if not fields[0].startswith(COMMENTS)
-    ]
+    read = [(f"{path}, line {number}", fields) for number, fields in iter_lines(Path(path))]
+    entire = [(where, fields) for where, fields in read if not COMMENT_LINE.match(fields[0])]
     lines = [(where, _cut_comment(fields)) for where, fields in entire]
     columns = count_probabilities([fields for _, fields in lines], always=always)
     spelled = [
         (fields[0], *fields[1 + count :]) for (_, fields), count in zip(lines, columns, strict=True)
     ]
     refuse_other_layouts(path, spelled)
-    dialect = Counter({COMMENT: _check_comments(entire, spelled)})
+    skipped = len(read) - len(entire)
+    dialect = Counter({COMMENT: _check_comments(entire, spelled), ALONE: skipped})
     listed = {word for word, *_ in spelled}
     entries: dict[tuple[str, ...], Pronunciation] = {}
     for (where, (_, *fields)), count, (word, *phones) in zip(lines, columns, spelled, strict=True):
@@ -124,7 +122,7 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
     if not entries:
         raise InputError(f"{path}: the lexicon is empty; write a word and its phones in each line")
     for trait, count in (+(dialect + describe_doubts(spelled))).items():
-        LOG.warning("%s: %d of %d lines have %s", path, count, len(lines), trait)
+        LOG.warning("%s: %d of %d lines have %s", path, count, len(read), trait)
     return list(entries.values())
 
 

@@ -20,7 +20,7 @@ HELLO = ("HH", "AH", "L", "OW")
         ("hello\t0.99\t0.21\t1.0\t0.98\tHH AH L OW", 0.99, ("after the word", "of pauses")),
         ("hello 1 0.21 1.21 1 HH AH L OW", 1.0, ("after the word", "of pauses")),
         ("hello HH AH L OW # a greeting", 1.0, ("1 of 1 lines have a comment",)),
-        (";;; # CMUdict\n## cmudict.0.6\nhello HH AH L OW", 1.0, ()),
+        (";;; # CMUdict\n##\n## cmudict.0.6\nhello HH AH L OW", 1.0, ("3 of 4 lines have a com",)),
     ],
 )
 def test_dialects_are_read_and_announced(
@@ -51,6 +51,16 @@ def test_words_with_a_number_in_brackets_are_pronunciations_of_the_word(
         ("f(1)", ("F",)),  # without a word f this is a word
     ]
     assert "1 of 3 lines have further pronunciations as word(2)" in caplog.text
+
+
+def test_units_that_go_on_with_a_word_are_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """WordPiece's, as prepare_lang.sh reads them."""
+    path = tmp_path / "lexicon.txt"
+    path.write_text("walk w ao k\n##ing ih ng\n###s z\n")
+    assert [entry.word for entry in read_lexicon(path)] == ["walk", "##ing", "###s"]
+    assert not caplog.messages
 
 
 def test_phones_behind_a_mark_of_comments_are_refused(tmp_path: Path) -> None:
