@@ -29,7 +29,7 @@ def count_probabilities(lines: Lines, *, always: bool) -> list[int]:
     """The number of fields after the word that are probabilities, in each line.
 
     always: each line has one. Otherwise a decimal number tells, and in a file with such lines a
-    whole number does too, or where all lines have one before phones that are none.
+    whole number does too, or where all lines have one and not all phones are numbers.
     """
     counted = [(fields, _count_numbers(fields[1:])) for fields in lines]
     # Some writers have 1 for 1.0; words spelled by digits have no point.
@@ -38,9 +38,9 @@ def count_probabilities(lines: Lines, *, always: bool) -> list[int]:
     elif any(DECIMAL.fullmatch(field) for fields in lines for field in fields[1:2]):
         most = 1
     else:
-        kept = [(fields, _count_numbers(fields[1:])) for fields in _keep_words(lines)]
-        before_phones = any(len(fields) > numbers + 1 for fields, numbers in kept)
-        most = int(len(kept) >= FEWEST and all(n for _, n in kept) and before_phones)
+        kept = [fields[1:] for fields in _keep_words(lines)]
+        before_phones = any(not NUMBER.fullmatch(field) for fields in kept for field in fields)
+        most = int(len(kept) >= FEWEST and before_phones and all(map(_count_numbers, kept)))
     return [
         most if 1 < most == numbers else int(always or bool(most and numbers))
         for _, numbers in counted

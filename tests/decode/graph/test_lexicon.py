@@ -78,6 +78,16 @@ def test_digits_are_phones(tmp_path: Path, line: str) -> None:
     assert read_lexicon(path) == [Pronunciation(word, 1.0, tuple(phones))]
 
 
+@pytest.mark.parametrize("first", ["12", "1"])
+def test_numbers_of_long_words_are_phones(tmp_path: Path, first: str) -> None:
+    """Units of self-supervised models: more in a word than probabilities could be."""
+    words = {"ba": f"{first} 7", "ko": "1 44 9", "su": "1 6", "bakosu": f"{first} 7 3 44 9 5 6"}
+    path = tmp_path / "lexicon.txt"
+    path.write_text("".join(f"{word} {phones}\n" for word, phones in words.items()))
+    read = {entry.word: " ".join(entry.phones) for entry in read_lexicon(path)}
+    assert read == words
+
+
 def test_a_file_of_probabilities_may_have_digits_as_phones(tmp_path: Path) -> None:
     path = tmp_path / "lexiconp.txt"
     path.write_text("1234 1.0 1 2 3 4\nfive 1 5\n")
