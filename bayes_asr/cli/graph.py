@@ -257,11 +257,15 @@ def _language_model(args: argparse.Namespace, words: Sequence[str]) -> NgramMode
 
 
 def _silence(phone: str | None, directory: Path, phones: dict[str, int]) -> list[str]:
-    """Silence phones, the optional one first: `phone`, as the dict folder says, or by name.
+    """Silence phones, the optional one first: `phone`, and as the dict folder says, or by name.
 
     Where the table has their forms _B _E _I _S, these are silence too.
     """
-    silence_phones = read_silence_phones(directory, phones) if phone is None else [phone]
+    if phone is None:
+        silence_phones = read_silence_phones(directory, phones)
+    else:
+        listed = read_silence_phones(directory)
+        silence_phones = [phone, *(other for other in listed if other in phones)]
     for name in silence_phones:
         if name not in phones:
             source = f"--silence {phone}" if phone else str(directory)

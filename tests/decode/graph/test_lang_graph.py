@@ -88,6 +88,24 @@ def test_a_folder_gives_the_graph_of_its_lexicon(
     assert read_silence_phones(folder) == ["sil", "spn"]
 
 
+@pytest.mark.parametrize("optional", ["sil", "spn"])
+def test_a_phone_of_pauses_leaves_noise_among_silence(folder: Path, optional: str) -> None:
+    """As a lang folder with this optional silence has it; phones that the model lacks are none."""
+    (folder / "optional_silence.txt").write_text(f"{optional}\n")
+    write_lang(folder, folder / "another", LangOptions(oov="noise"))
+    (folder / "optional_silence.txt").write_text("sil\n")
+    (folder / "silence_phones.txt").write_text("sil\nspn\nbreath\n")
+    given = ("--lexicon", folder / "lexicon.txt", "--phones", folder / "lang" / "phones.txt")
+    sources = ("--text", folder / "text", "--model", folder / "final.mdl")
+    run_verb(*given, *sources, "--silence", optional, "--out", folder / "graph")
+    for name in ("silence.csl", "optional_silence.txt"):
+        made, expected = (
+            (folder / directory / "phones" / name).read_text().strip().split(":")
+            for directory in ("graph", "another")
+        )
+        assert sorted(made) == sorted(expected)
+
+
 def test_what_an_earlier_graph_of_the_folder_has_goes(folder: Path) -> None:
     """Whichever way the first one was made, the folder ends as one that was empty."""
     (folder / "small.arpa").write_text(SMALL)
