@@ -73,9 +73,10 @@ class KeywordIndex:
                 passed = self._choose(NO_WORD, *entering)
             if columns:
                 first, end, posterior = map(np.concatenate, zip(*columns, strict=True))
+        order = np.argsort(self.owner[first], kind="stable")
+        owners, begins = np.unique(self.owner[first][order], return_index=True)
         hits = []
-        for owner in np.unique(self.owner[first]):
-            rows = self.owner[first] == owner
+        for owner, rows in zip(owners, np.split(order, begins)[1:], strict=True):
             spans = (self.begin[first[rows]], end[rows], posterior[rows])
             hits += [Hit(str(self.utterances[owner]), *place) for place in merge_overlaps(*spans)]
         return hits

@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.decode.keywords import index_lattices, open_index
+from bayes_asr.decode.keywords import Hit, KeywordIndex, index_lattices, open_index
 from bayes_asr.decode.lattices.paths import weigh
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.lattice_files import write_lattices
@@ -85,6 +86,30 @@ def test_words_of_another_lattice_do_not_follow() -> None:
     alone = index_lattices(lattices[1:], (LMWT, WIP))
     hits = [hit for hit in index.find([last, *map(int, alone.word[:1])]) if hit.utterance == "b"]
     assert hits == alone.find([last, *map(int, alone.word[:1])])
+
+
+class Counted(np.ndarray):
+    """An array that counts how many of its numbers are computed with."""
+
+    touched = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        plain = [i.view(np.ndarray) if isinstance(i, Counted) else i for i in inputs]
+        Counted.touched += max(map(np.size, plain))
+        return getattr(ufunc, method)(*plain, **kwargs)
+
+
+def test_each_hit_is_looked_at_by_its_own_utterance_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by all of them, whose number may be that of the hits."""
+    utterances = 200
+    owner = np.arange(utterances, dtype=np.int32).view(Counted)
+    begin, word = np.full(utterances, 7), np.ones(utterances, np.int32)
+    names = np.array([f"utt{i}" for i in owner.tolist()])
+    columns = (word, 2 * owner.view(np.ndarray), 2 * owner.view(np.ndarray) + 1)
+    index = KeywordIndex(names, owner, *columns, begin, begin + 2, np.ones(utterances), word / 2)
+    monkeypatch.setattr(Counted, "touched", 0)
+    assert index.find([1]) == [Hit(name, 7, 9, 0.5) for name in names]
+    assert Counted.touched <= 5 * utterances
 
 
 def test_nothing_to_index_is_refused() -> None:
