@@ -125,8 +125,7 @@ def run(args: argparse.Namespace) -> None:
     summary = {
         "states": graph.hclg.num_states,
         "arcs": graph.hclg.num_arcs,
-        # Epsilon, #0, <s> and </s> are symbols and no words.
-        "words": len(graph.words) - 4,
+        "words": len(graph.words.keys() - {*RESERVED}),
         "words_without_pronunciation": len(graph.foreign_words),
         **details,
     }

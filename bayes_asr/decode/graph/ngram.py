@@ -292,7 +292,9 @@ def build_grammar_fst(
     away are skipped over.
     InputError where G can say no word, or only marks such as <UNK> of a lexicon of words.
     """
-    ngrams = select_ngrams(model, words.keys())
+    # words.txt of Kaldi's older lang folders lacks <s> and </s>, of which G has no arc.
+    symbols = {*words, START, END}
+    ngrams = select_ngrams(model, symbols)
     # States are histories that begin some n-gram; the backoff leads to ever shorter ones.
     starts = _first_histories(model)
     histories = starts | {n for n in ngrams if len(n) < model.order and n[-1] != END}
@@ -327,7 +329,7 @@ def build_grammar_fst(
     refuse_mute(model.name, modelled, {word for word in words if words[word] in labels}, words)
     if not final:
         raise InputError(f"{model.name}: {NO_END}")
-    unknown = {word for ngram in model.log_prob for word in ngram} - {*words}
+    unknown = {word for ngram in model.log_prob for word in ngram} - symbols
     return build_fst(arcs, final, states.get((START,), states[()])), unknown
 
 

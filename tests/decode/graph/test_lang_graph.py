@@ -88,6 +88,26 @@ def test_a_folder_gives_the_graph_of_its_lexicon(
     assert read_silence_phones(folder) == ["sil", "spn"]
 
 
+@pytest.mark.parametrize("source", ["--text", "--lm"])
+def test_words_txt_may_lack_the_ends_of_sentences(
+    folder: Path, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As that of Kaldi's older folders; arpa2fst adds them."""
+    (folder / "model.arpa").write_text(SMALL)
+    file = folder / ("text" if source == "--text" else "model.arpa")
+    common = (source, file, "--model", folder / "final.mdl", "--json", "--out")
+    run_verb("--lang", folder / "lang", *common, folder / "whole")
+    old = shutil.copytree(folder / "lang", folder / "old")
+    table = (old / "words.txt").read_text().splitlines(keepends=True)
+    assert [line.split()[0] for line in table[-2:]] == ["<s>", "</s>"]
+    (old / "words.txt").write_text("".join(table[:-2]))
+    run_verb("--lang", old, *common, folder / "other")
+    assert same_graph(folder / "whole", folder / "other")
+    whole, other = map(json.loads, capsys.readouterr().out.splitlines())
+    assert other == whole
+    assert other["words"] == 3
+
+
 @pytest.mark.parametrize("optional", ["sil", "spn"])
 def test_a_phone_of_pauses_leaves_noise_among_silence(folder: Path, optional: str) -> None:
     """As a lang folder with this optional silence has it; phones that the model lacks are none."""
