@@ -13,6 +13,7 @@ from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, write_ctm
 from bayes_asr.decode.lattices.mbr import MbrHypothesis, TimedWord, decode_mbr
 from bayes_asr.decode.lattices.paths import Weights, best_paths, sweep_words
 from bayes_asr.decode.lattices.word_times import ReadTimer, read_no_timer
+from bayes_asr.kaldi_io.byte_reader import check_name
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
 from bayes_asr.kaldi_io.text import WordSymbols, read_text, write_mapping, write_text
@@ -68,9 +69,14 @@ def rescore_lattices(
 
 
 def iter_word_lattices(lattices: Iterable[Path]) -> Iterator[tuple[str, CompactLattice]]:
-    """Stream the word lattices of several archives; InputError for one without a path."""
+    """Stream the word lattices of several archives.
+
+    InputError for one without a path, and for an utterance that is in two of them.
+    """
+    names = set[str]()
     for path in lattices:
         for utt, lattice in iter_lattices(Path(path)):
+            check_name(utt, names, path)
             if isinstance(lattice, Lattice):
                 raise InputError(
                     f"{path}: {utt} is a state-level lattice; lattice-determinize-pruned makes "

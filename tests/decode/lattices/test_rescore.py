@@ -17,6 +17,7 @@ from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.decode.search.utterance import ENGINES
 from bayes_asr.kaldi_io.lattice_files import write_lattices
 from bayes_asr.kaldi_io.text import read_text
+from tests.decode.lattices.test_mbr import word_lattice
 from tests.support.decode_cases import CASES, Golden, golden_case, random_network
 
 
@@ -89,6 +90,19 @@ def test_state_level_lattices_are_refused(tmp_path: Path) -> None:
     given = ([tmp_path / "lat.1.gz"], tmp_path / "words.txt", tmp_path)
     with pytest.raises(InputError, match=r"lat\.1\.gz: u is a state-level lattice"):
         rescore_lattices(*given, RescoreOptions(((1.0, 0.0),)))
+
+
+def test_an_utterance_of_two_archives_is_refused(tmp_path: Path) -> None:
+    """Its words would be written twice."""
+    lattices = [tmp_path / "lat.1.gz", tmp_path / "lat.2.gz"]
+    write_lattices([("u", word_lattice(0)), ("v", word_lattice(1))], lattices[0])
+    write_lattices([("v", word_lattice(1))], lattices[1])
+    (tmp_path / "words.txt").write_text("".join(f"w{i} {i}\n" for i in range(20)))
+    out, options = tmp_path / "out", RescoreOptions(((1.0, 0.0),))
+    with pytest.raises(InputError, match=r"lat\.2\.gz: v is there a second time"):
+        rescore_lattices(lattices, tmp_path / "words.txt", out, options)
+    assert not out.exists()
+    assert rescore_lattices(lattices[:1], tmp_path / "words.txt", out, options) == 2
 
 
 def test_archive_without_lattices_is_refused(tmp_path: Path) -> None:
