@@ -118,7 +118,7 @@ if ((stage <= 3 && stop_stage >= 3)); then
     for line in "${systems[@]}"; do
         IFS=$'\t' read -r recogniser system file <<<"$line"
         run_stage 3 doctor "$out/$system" -- bayes-asr doctor "${configuration[@]}" ${file:+"$file"} "${config[@]}" \
-            --set=data.dir="${kaldi_dir:-$out}" "${set[@]/#/--set=}" --until "$((stop_stage < 7 ? stop_stage : 7))" --out "$out"
+            --set=data.dir="$(quoted "${kaldi_dir:-$out}")" "${set[@]/#/--set=}" --until "$((stop_stage < 7 ? stop_stage : 7))" --out "$out"
     done
 fi
 
@@ -130,7 +130,7 @@ for line in "${systems[@]}"; do
         # Stage 3: training, which decides itself what is left to do.
         if ((stage <= 3 && stop_stage >= 3)); then
             run_stage 3 train "$run" -- bayes-asr train "${configuration[@]}" ${file:+"$file"} "${config[@]}" \
-                --set=data.dir="${kaldi_dir:-$out}" --set=data.index="$out/index" --set=seed="$seed" "${set[@]/#/--set=}" \
+                --set=data.dir="$(quoted "${kaldi_dir:-$out}")" --set=data.index="$(quoted "$out/index")" --set=seed="$seed" "${set[@]/#/--set=}" \
                 ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
         fi
 

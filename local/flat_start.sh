@@ -32,7 +32,7 @@ learnt=flat_ali
 for realigned in first_ali realigned_ali; do
     aligner=$exp/aligner_${realigned%_ali}
     run_stage 2 "train_$realigned" "$aligner" -- bayes-asr train "${configuration[@]}" "$(recipe_file aligner.yaml)" \
-        --set=data.dir="$out" ${max_skipped:+--set=data.max_skipped="$max_skipped"} --set=data.train.alignments="[exp/$learnt]" --set=data.dev.alignments="[exp/${learnt}_dev]" \
+        --set=data.dir="$(quoted "$out")" ${max_skipped:+--set=data.max_skipped="$max_skipped"} --set=data.train.alignments="[exp/$learnt]" --set=data.dev.alignments="[exp/${learnt}_dev]" \
         --out "$aligner" ${force:+--new}
     for part in train dev; do
         ali=$exp/$realigned text_option=("${train_text[@]}")

@@ -112,7 +112,7 @@ score() {
         ln -sfn "../../exp/$model/decode${task}_$set" "$folder/decode_$name"
         references+=("--set=data.$name.features=[data/$set]")
     done
-    exec bayes-asr gmm score "$folder" "${@:1:$#-3}" --set=data.dir="$out" "${references[@]}" \
+    exec bayes-asr gmm score "$folder" "${@:1:$#-3}" --set=data.dir="$(quoted "$out")" "${references[@]}" \
         ${max_skipped:+--set=data.max_skipped="$max_skipped"} --nj "$nj"
 }
 

@@ -49,6 +49,12 @@ recipe_scripts() {
     done
 }
 
+# quoted PATH: the path as a text of YAML, as --set KEY=VALUE takes it: a plain one would end at ` #`.
+quoted() {
+    local quote="'"
+    printf "'%s'\n" "${1//$quote/$quote$quote}"
+}
+
 # What a command prints goes into a log too, so it prints to no terminal: its bars go to this one.
 [[ ! -t 2 ]] || BAYES_ASR_TERMINAL=$(tty <&2)
 export BAYES_ASR_TERMINAL

@@ -12,7 +12,7 @@ run_stage 2 alignments "$out" "$out"/data/{train,dev,test}/{phones.ctm,frontend.
     makes "$out"/exp/{marks_ali{,_dev,_test}/final.mdl,marks/graph/HCLG.fst} -- \
     python "$(recipe_file align.py)" --out "$out"
 run_stage 2 aligner "$aligner" -- bayes-asr train "${configuration[@]}" "$(recipe_file aligner.yaml)" \
-    --set=data.dir="$out" --out "$aligner" ${force:+--new}
+    --set=data.dir="$(quoted "$out")" --out "$aligner" ${force:+--new}
 for part in train dev; do
     realigned=$out/exp/realigned_ali
     [[ $part == train ]] || realigned+=_$part

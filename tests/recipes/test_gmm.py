@@ -74,7 +74,7 @@ def decoded(model: str, first: str = "dev", second: str = "test", more: str = ""
             " --nj 2"
             for name in (first, second)
         ),
-        f"gmm score gmm/{model} checkout/recipes/RECIPE/config.yaml --set=data.dir=out"
+        f"gmm score gmm/{model} checkout/recipes/RECIPE/config.yaml --set=data.dir='out'"
         f" --set=data.dev.features=[data/{first}] --set=data.test.features=[data/{second}] --nj 2",
     ]
 
@@ -195,7 +195,7 @@ def test_words_are_decoded_and_scored_where_the_configuration_names_their_graph(
                 f" exp/{model}/decode_words_{name} {search}"
                 for name in ("dev", "test")
             ),
-            f"gmm score gmm/{model}_words {config} --set=data.dir=out"
+            f"gmm score gmm/{model}_words {config} --set=data.dir='out'"
             " --set=data.dev.features=[data/dev] --set=data.test.features=[data/test] --nj 2",
         )
     ]

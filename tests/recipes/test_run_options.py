@@ -1,10 +1,13 @@
 """run.sh: its options, what it refuses, and how they reach the commands."""
 
 import re
+import subprocess
 import sys
 
 import pytest
+import yaml
 
+from tests.support.places import ROOT
 from tests.support.recipe_options import DEFAULTS
 from tests.support.script_stubs import Checkout
 
@@ -184,7 +187,7 @@ def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     (checkout.folder / "my kaldi").mkdir()
     done = checkout.run(
         *("./run.sh", "--recipe", "recipes/given", "--kaldi-dir", "my kaldi", "--seeds=2"),
-        *("--config", "small size.yaml", "--config", "li-gru.yaml", "--out", "my runs"),
+        *("--config", "small size.yaml", "--config", "li-gru.yaml", "--out", "my runs #2"),
         *("--set", "model.layers=2", "--set", "data.index=two words", "--stage", "3"),
         *("--stop-stage", "3"),
     )
@@ -194,13 +197,30 @@ def test_configurations_settings_and_seeds(checkout: Checkout) -> None:
     assert checkout.calls("bayes-asr") == [
         [
             *("train", *files),
-            f"--set=data.dir={checkout.folder}/my kaldi",
-            *(f"--set=data.index={checkout.folder}/my runs/index", f"--set=seed={seed}"),
+            f"--set=data.dir='{checkout.folder}/my kaldi'",
+            *(f"--set=data.index='{checkout.folder}/my runs #2/index'", f"--set=seed={seed}"),
             *("--set=model.layers=2", "--set=data.index=two words"),
-            *("--out", f"{checkout.folder}/my runs/li-gru/seed{seed}"),
+            *("--out", f"{checkout.folder}/my runs #2/li-gru/seed{seed}"),
         ]
         for seed in (1, 2)
     ]
+
+
+@pytest.mark.parametrize(
+    "path", ["/plain", "/a #2", "/a: b", "/it's", "/'", "/a\tb", '/"a" & \\1', "/größe/😀", "/a "]
+)
+def test_scripts_quote_paths_as_yaml_reads_them(path: str) -> None:
+    command = ["bash", "-euc", '. local/stages.sh; quoted "$1"', "bash", path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert yaml.safe_load(done.stdout) == path
+
+
+def test_every_script_quotes_the_folders_that_it_sets() -> None:
+    scripts = [ROOT / "run.sh", *ROOT.glob("local/*.sh"), *ROOT.glob("recipes/*/*.sh")]
+    text = "".join(script.read_text() for script in scripts)
+    given = re.findall(r"--set=data\.(?:dir|index)=(\S+)", text)
+    assert len(given) > 4
+    assert {*given} == {'"$(quoted'}
 
 
 @pytest.mark.slow
@@ -256,7 +276,7 @@ def test_what_stages_will_lack_is_asked_before_any_training(checkout: Checkout) 
     for call, system in zip(asked, ("gru", "lstm"), strict=True):
         assert call == [
             *(str(root / "recipes/made/config.yaml"),),
-            *(str(root / f"conf/experiments/pair/{system}.yaml"), f"--set=data.dir={out}"),
+            *(str(root / f"conf/experiments/pair/{system}.yaml"), f"--set=data.dir='{out}'"),
             *("--set=train.epochs=3", "--until", "6", "--out", str(out)),
         ]
     lines = checkout.calls_file.read_text().splitlines()

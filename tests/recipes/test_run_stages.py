@@ -25,7 +25,7 @@ def test_stages_of_a_recipe_that_makes_its_data(checkout: Checkout) -> None:
     config = str(checkout.folder / "recipes/made/config.yaml")
     assert checkout.calls("bayes-asr") == [
         [
-            *("train", config, f"--set=data.dir={out}", f"--set=data.index={out}/index"),
+            *("train", config, f"--set=data.dir='{out}'", f"--set=data.index='{out}/index'"),
             *("--set=seed=1", "--nproc", "2", "--out", run),
         ],
         ["forward", run, "--on", "dev"],
@@ -93,7 +93,7 @@ def test_stages_1_and_2_are_our_gmms_where_there_is_no_kaldi(
     assert checkout.calls("gmm.sh") == [[*command, *part] for part in parts]
     assert not checkout.calls("kaldi_gmm.sh")
     trained = [call[1:3] for call in checkout.calls("bayes-asr")]
-    expected = [[str(recipe / "config.yaml"), f"--set=data.dir={out}"]] if last == "3" else []
+    expected = [[str(recipe / "config.yaml"), f"--set=data.dir='{out}'"]] if last == "3" else []
     assert trained == expected, "and the network is that of fMLLR features"
 
 
@@ -156,7 +156,7 @@ def test_shorter_way_through_stages_1_and_2_is_the_recipes_own(
         called = checkout.calls("bayes-asr")[before:]
         assert [call[0] for call in called] == verbs
         configurations = [str(recipe / name) for name in ("config.yaml", "less.yaml")]
-        assert called[-1][1:4] == [*configurations, f"--set=data.dir={out}"]
+        assert called[-1][1:4] == [*configurations, f"--set=data.dir='{out}'"]
     assert not checkout.calls("kaldi_gmm.sh") + checkout.calls("gmm.sh")
 
 
@@ -201,13 +201,13 @@ def test_alignments_without_kaldi_or_marks_begin_with_equal_lengths(
         ]
         described = [*configurations, str(recipe / "aligner.yaml")]
         expected += [
-            ["train", *described, f"--set=data.dir={out}", *labels, "--out", aligner],
+            ["train", *described, f"--set=data.dir='{out}'", *labels, "--out", aligner],
             [*align, aligner, "--on", "train", "--nj", "2", "--out", f"{exp}/{made}_ali"],
             [*align, aligner, "--on", "dev", "--nj", "2", "--out", f"{exp}/{made}_ali_dev"],
         ]
     *before, last = checkout.calls("bayes-asr")
     assert before == expected
-    assert last[:4] == ["train", *configurations, f"--set=data.dir={out}"]
+    assert last[:4] == ["train", *configurations, f"--set=data.dir='{out}'"]
 
 
 @pytest.mark.slow
