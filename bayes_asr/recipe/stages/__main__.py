@@ -77,13 +77,12 @@ def prepare_options(options: RecipeOptions, root: Path) -> Iterable[str]:
 
 
 def forget_changed_corpus(options: RecipeOptions, root: Path) -> Iterator[str]:
-    """A notice where the corpus has changed since it was prepared, and no stamp any more."""
-    from bayes_asr.recipe.stages.preparation import has_changed
+    """A notice where the corpus is not what was prepared, and no stamp any more."""
+    from bayes_asr.recipe.stages.preparation import forget_changed
 
-    stamp = Path(options.out, "log", "prepare.done")
-    if options.corpus and has_changed(Path(options.corpus), stamp, Path(options.out)):
-        stamp.unlink()
-        yield f"{options.corpus} has changed since it was prepared"
+    corpus = options.corpus
+    if corpus and (difference := forget_changed(Path(corpus), Path(options.out))):
+        yield f"{corpus} {difference}"
 
 
 def max_skipped(options: RecipeOptions, root: Path) -> Iterable[str]:

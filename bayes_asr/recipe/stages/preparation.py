@@ -1,10 +1,13 @@
 """Stages 0 to 2 of a recipe: options of prepare.py, limits of sets, changes of the corpus."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from bayes_asr.base.files import read_text, real_path, replacing
 from bayes_asr.config.merge import load_section
 from bayes_asr.recipe.stages.options import RecipeOptions
 from bayes_asr.recipe.stages.recipe import CONFIG, GMM_SETTINGS, Recipe
@@ -39,15 +42,42 @@ def max_skipped(options: RecipeOptions, recipe: Recipe) -> str:
     return "" if limit == load_section("data", []).max_skipped else f"{limit:g}"
 
 
-def has_changed(corpus: Path, stamp: Path, out: Path) -> bool:
-    """Say whether anything in a folder came or changed since the stamp was written.
+def forget_changed(corpus: Path, out: Path) -> str:
+    """What shows that `out` was prepared from another corpus; empty where nothing does.
 
-    Links are followed, also to files that are older than the stamp. What lies in `out` does not
-    count; without a stamp nothing has changed.
+    The stamp of the preparation is removed then. A record beside it, which a copy of `out` has too,
+    says which folder the corpus is and since when changes count. Folders of before have none, and
+    are taken for prepared from this corpus, when their stamp was written.
     """
-    if not stamp.is_file():
-        return False
-    prepared = stamp.stat().st_mtime_ns
+    stamp, record = (out / "log" / name for name in ("prepare.done", "prepare.corpus"))
+    record.parent.mkdir(parents=True, exist_ok=True)  # it may lie in the corpus, which changes so
+    with replacing(record) as new:
+        new.touch()
+        # Numbers of devices change when they are mounted; a folder of the same name on another
+        # disk has not changed in the same nanosecond.
+        changed = 0 if corpus.samefile(out) else corpus.stat().st_ctime_ns
+        present = {"folder": str(real_path(corpus)), "changed": changed}
+        begun, difference = new.stat().st_mtime_ns, ""
+        if stamp.is_file():
+            known: dict[str, Any] = {**present, "prepared": stamp.stat().st_mtime_ns}
+            known |= json.loads(read_text(record)) if record.is_file() else {}
+            if has_changed(corpus, known["prepared"], out):
+                difference = "has changed since it was prepared"
+            elif not present.items() <= known.items():
+                difference = "is another folder than the one that was prepared"
+            else:
+                begun = known["prepared"]
+        if difference:
+            stamp.unlink()
+        new.write_text(json.dumps({**present, "prepared": begun}) + "\n")
+    return difference
+
+
+def has_changed(corpus: Path, prepared: int, out: Path) -> bool:
+    """Say whether anything in a folder came or changed since a time, in nanoseconds.
+
+    Links are followed, also to files that are older. What lies in `out` does not count.
+    """
     return any(changed > prepared for changed in _changes(corpus, out))
 
 
