@@ -54,9 +54,10 @@ def write_imported_run(
         with together(run):
             config.save(run / CONFIG)
             parameters = count_parameters(network.model)
-            versions = record.versions(torch.device("cpu"), config.train.precision)
             hashes = {str(file): hashlib.sha256(read_bytes(file)).hexdigest() for file in files}
-            record.write_environment(run, parameters, network.front_ends, versions, hashes)
+            versions = record.versions(torch.device("cpu"), config.train.precision)
+            origin = {"versions": versions, "begun_from": hashes}
+            record.write_environment(run, parameters, network.front_ends, origin)
             checkpoint.save(run / checkpoint.BEST, network.content())
 
 

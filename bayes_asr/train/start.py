@@ -158,13 +158,11 @@ def _write_environment(
     if not group.is_rank0():
         return
     makers = {name: find_record(x.directories) for name, x in train_set.streams.items()}
-    front_ends, origin = trainer.state.network.front_ends, trainer.state.origin
     record.write_environment(
         trainer.run.path,
         components.count_parameters(trainer.model),
-        front_ends,
-        origin["versions"],
-        origin["begun_from"],
+        trainer.state.network.front_ends,
+        trainer.state.origin,
         gpu_path,
         {name: describe_adapted(maker.sound) for name, maker in makers.items() if maker},
     )

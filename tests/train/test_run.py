@@ -62,6 +62,12 @@ def test_run_holds_tensors_and_plain_values(small_run: Path) -> None:
     assert "epoch 2 of 2" in (small_run / "train.log").read_text()
 
 
+def test_run_says_of_what_data_it_is(small_run: Path) -> None:
+    """Seeds are averaged, which reads no checkpoints: env.json has the hashes too."""
+    last = torch.load(small_run / "last.pt", weights_only=True)
+    assert json.loads((small_run / "env.json").read_text())["inputs"] == last["inputs"] != {}
+
+
 def test_normalisation_of_the_training_data_travels_in_the_checkpoint(
     small_run: Path, small_corpus: Path
 ) -> None:

@@ -175,6 +175,7 @@ def read_environment(file: Path) -> dict[str, Any]:
             ("parameters", "a whole number"),
             ("frontend", "an object"),
             ("frontends", "an object"),
+            ("inputs", "an object"),
         ):
             if key in environment:
                 take(environment, key, kind, "null")

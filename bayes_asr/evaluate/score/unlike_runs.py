@@ -1,15 +1,16 @@
 """Runs that are taken together, though they are no seeds of one configuration."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import differences
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG, read_environment
 
 OF_A_RUN = ("seed",)
 """Keys that tell the runs of one system apart."""
@@ -31,8 +32,8 @@ OF_A_MACHINE = (
 
 
 def describe_unlike_seeds(system: str, runs: Sequence[Path]) -> Iterator[str]:
-    """Yield what tells runs of one system apart, by their `config.yaml`: their mean is of none; and
-    which of them have the same seed, as copies have.
+    """Yield what tells runs of one system apart, by `config.yaml` and `env.json`: their mean is of
+    none; and which of them have the same seed, as copies have.
     """
     runs = [run for run in runs if is_there(run / CONFIG)]
     with suppress(InputError):  # which another table names
@@ -45,6 +46,7 @@ def describe_unlike_seeds(system: str, runs: Sequence[Path]) -> Iterator[str]:
                 if not key.startswith((*OF_A_RUN, *OF_A_MACHINE))
                 and SEED.sub("", str(old)) != SEED.sub("", str(now))
             ]
+            changed += _compare_training(*map(read_environment, (runs[0], run)))
             if changed:
                 yield (
                     f"{system}: {runs[0].name} and {run.name} are averaged, but"
@@ -55,3 +57,25 @@ def describe_unlike_seeds(system: str, runs: Sequence[Path]) -> Iterator[str]:
                     f"{system}: {twin.name} and {run.name} both have the seed {config.seed} in"
                     f" {CONFIG}; leave one out if it is a copy, which is no other training"
                 )
+
+
+def _compare_training(first: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """Other sizes and data of two trainings, as far as their records have them."""
+    old, now = (record.get("parameters") for record in (first, other))
+    if None not in (old, now) and old != now:
+        yield f"parameters are {old} and {now}"
+    # The same content may lie elsewhere, as where a run was trained on another machine.
+    before, after = ({h: path for path, h in _list_inputs(record)} for record in (first, other))
+    if before and after and (unlike := before.keys() ^ after.keys()):
+        yield f"the data differ: {name_some(sorted({(before | after)[h] for h in unlike}))}"
+
+
+def _list_inputs(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each file, or folder, of the data of a training, and a hash of what it says.
+
+    Without what is made for each seed, and without archives and their tables: their features count
+    once more, wherever they are.
+    """
+    for path, content in record.get("inputs", {}).items():
+        if not SEED.search(path) and not path.endswith((".scp", ".ark")):
+            yield path, content

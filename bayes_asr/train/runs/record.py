@@ -139,16 +139,16 @@ def write_environment(
     run: Path,
     parameters: int,
     front_ends: Mapping[str, FrontEnd],
-    versions: Mapping[str, Any],
-    begun_from: Mapping[str, str],
+    origin: Mapping[str, Any],
     gpu_path: Mapping[str, Any] | None = None,
     adapted: Mapping[str, Mapping[str, Any]] = {},
 ) -> None:
     """Write env.json.
 
     front_ends: of each stream, which know what made the features of sound, if anything here did;
-    begun_from: hashes of the networks that gave weights, by file; gpu_path: which, on what card,
-    and what was measured; adapted: what made the streams that our mixtures adapt to speakers.
+    origin: `versions`, and `begun_from` and `inputs`, hashes of the networks that gave weights and
+    of the data, by file; gpu_path: which, on what card, and what was measured; adapted: what made
+    the streams that our mixtures adapt to speakers.
     """
     analyses = [
         adapted.get(name, front_end.sound and dict(front_end.sound))
@@ -156,10 +156,10 @@ def write_environment(
     ]
     environment = {
         "parameters": parameters,
-        **versions,
+        **origin["versions"],
         "frontend": analyses[0],
         **({"frontends": dict(zip(front_ends, analyses, strict=True))} if analyses[1:] else {}),
-        **({"begun_from": dict(begun_from)} if begun_from else {}),
+        **{key: dict(origin[key]) for key in ("begun_from", "inputs") if origin.get(key)},
         **({"gpu_path": dict(gpu_path)} if gpu_path else {}),
     }
     with replacing(run / ENVIRONMENT) as temporary:

@@ -165,6 +165,32 @@ def test_seeds_of_other_settings_are_named(tmp_path: Path) -> None:
     ]
 
 
+def test_seeds_of_other_data_are_named(tmp_path: Path) -> None:
+    """Not those of the same data elsewhere, of alignments by seed, or of version 0.1."""
+    data = {
+        "/a/data/train/feats.scp": "1",
+        "/a/data/train/raw.1.ark": "2",
+        "/a/data/train (frames of train)": "3",
+        "/a/exp/ali": "4",
+        "/a/gru/seed1/ali": "5",
+    }
+    moved = {path.replace("/a/", "/b/"): value for path, value in data.items()}
+    moved |= {"/b/data/train/feats.scp": "6", "/b/data/train/raw.1.ark": "7"}
+    by_seed = {**data, "/a/gru/seed1/ali": "8"}
+    corrected = {**data, "/a/exp/ali": "9"}
+    for seed, inputs in enumerate((data, moved, by_seed, {}, corrected), start=1):
+        run = tmp_path / f"seed{seed}"
+        write_seed(run, seed)
+        record = {"parameters": 7 if inputs else 8, "inputs": inputs}
+        (run / "env.json").write_text(json.dumps(record))
+    write_seed(tmp_path / "seed6", 6)
+    runs = [tmp_path / f"seed{seed}" for seed in range(1, 7)]
+    assert [*describe_unlike_seeds("gru", runs)] == [
+        "gru: seed1 and seed4 are averaged, but parameters are 7 and 8",
+        "gru: seed1 and seed5 are averaged, but the data differ: /a/exp/ali",
+    ]
+
+
 @pytest.mark.parametrize("shared", ["b", "b/seed1", "link"])
 def test_a_run_on_both_sides_of_groups_is_refused(
     shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
