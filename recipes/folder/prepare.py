@@ -242,7 +242,8 @@ def split(known: Sequence[Utterance], corpus: Path, text: Path) -> Sets:
     rest = [utt for utt in known if utt not in taken]
     for name, members in listed.items():
         if not members:
-            members += draw(rest, name, len(known), corpus)
+            later = sum(not others for others in listed.values()) - 1
+            members += draw(rest, name, len(known), corpus, later)
             taken = {*members}
             rest = [utt for utt in rest if utt not in taken]
     if not rest:
@@ -275,20 +276,28 @@ def read_list(path: Path, known: Sequence[Utterance]) -> list[Utterance]:
     return found
 
 
-def draw(rest: Sequence[Utterance], name: str, total: int, corpus: Path) -> list[Utterance]:
+def draw(
+    rest: Sequence[Utterance], name: str, total: int, corpus: Path, later: int
+) -> list[Utterance]:
     """A tenth of `total` utterances, by a hash of names: whole speakers, unless these are few.
 
-    A speaker with more than a fifth of all utterances stays in train.
+    A speaker with more than a fifth of all utterances stays in train. later: how many sets will be
+    drawn from what this one leaves.
     """
     most = 2 * SHARE * total
     by_speaker = gather(rest, lambda utt: utt.speaker)
     groups = {speaker: utts for speaker, utts in by_speaker.items() if len(utts) <= most}
-    if len(groups) < len(SETS):
+    spare = len(groups) - later - (len(groups) == len(by_speaker))  # whom no other set needs
+    enough = sum(map(len, groups.values())) >= (1 + later) * SHARE * total / 2
+    if len(groups) < len(SETS) and not (spare > 0 and enough):
         groups = gather(rest, lambda utt: utt.key)
+        spare = len(groups)
     drawn: list[Utterance] = []
     for chosen in sorted(groups, key=lambda group: (zlib.crc32(group.encode()), group)):
-        if len(drawn) < SHARE * total and len(drawn) + len(groups[chosen]) <= max(most, 1):
+        fits = len(drawn) + len(groups[chosen]) <= max(most, 1)
+        if spare and fits and len(drawn) < SHARE * total:
             drawn += groups[chosen]
+            spare -= 1
     speakers = sorted({utt.speaker for utt in drawn})
     taken = {*drawn}
     shared = set(speakers) & {utt.speaker for utt in rest if utt not in taken}

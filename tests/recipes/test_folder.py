@@ -101,6 +101,32 @@ def test_folders_are_speakers_and_sets_share_none(
             )
 
 
+@pytest.mark.parametrize(
+    ("sizes", "listed", "shared"),
+    [
+        ({"main": 28, "bob": 4, "cy": 4, "dee": 4}, "", set()),
+        ({"main": 28, "bob": 4, "cy": 4}, "", set()),
+        ({"main": 36, "bob": 4}, "main/0", {"main"}),  # a part of main, and nobody's of test
+        ({"main": 36, "bob": 4, "cy": 4}, "bob", set()),
+        ({"one": 10, "two": 10}, "", {"one", "two"}),
+        ({"main": 98, "bob": 1, "cy": 1}, "", {"main"}),  # too little of whole speakers
+    ],
+)
+def test_sets_share_speakers_only_where_these_are_few(
+    sizes: dict[str, int], listed: str, shared: set[str], tmp_path: Path
+) -> None:
+    """dev, where it is listed, leaves the others to test and train."""
+    names = [f"{speaker}/{number}" for speaker, size in sizes.items() for number in range(size)]
+    corpus = make_corpus(tmp_path / "mine", dict.fromkeys(names, "words"))
+    if listed:
+        (corpus / "dev").write_text(f"{listed}\n")
+    assert prepare(corpus, tmp_path / "out") == 0
+    train, dev, test = (speakers(tmp_path / "out", name) for name in SETS)
+    assert (dev | test) & train == shared
+    assert dev & test <= shared
+    assert len(read_text(tmp_path / "out/data/test/text")) >= len(names) / 20
+
+
 def test_words_are_spelled_by_letters(corpus: Path, tmp_path: Path) -> None:
     text = corpus / "text"
     # a letter and its accent as two characters: NFC makes one of them; x with an accent has no such
