@@ -3,7 +3,8 @@
 
 usage: kaldi_data.py DATA COPY
 
-Sound other than 16-bit RIFF becomes such below COPY/wav. Without wav.scp, feats.scp is copied.
+Sound other than 16-bit RIFF of 16 kHz becomes such below COPY/wav. Without wav.scp, feats.scp is
+copied.
 """
 
 import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may come while the others load
@@ -28,6 +29,8 @@ TABLES = [
     *("text", "utt2spk", "spk2utt", "segments", "reco2file_and_channel", "spk2gender"),
     *("stm", "glm"),
 ]
+
+RATE = 16000  # Hz, the only one that compute-mfcc-feats takes without an option
 
 
 def main(data: Path, copy: Path) -> int:
@@ -74,26 +77,26 @@ def readable(files: dict[str, str], folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def is_kaldis(file: str) -> bool:
-    """Whether Kaldi reads the file as it is: RIFF of 16-bit linear samples."""
+    """Whether Kaldi reads the file as it is: RIFF of 16-bit linear samples at 16 kHz."""
     try:
         with wave.open(file, "rb") as sound:
-            return sound.getsampwidth() == 2
+            return (sound.getsampwidth(), sound.getframerate()) == (2, RATE)
     except (wave.Error, EOFError):
         return False
 
 
 def convert(source: Path, target: Path) -> None:
-    """Write the sound, all its channels, as RIFF of 16 bits."""
+    """Write the sound, all its channels, as RIFF of 16 bits at 16 kHz."""
     import numpy as np  # these are slow to import, and seldom needed
 
-    from bayes_asr.data.sound.audio import read_channels
+    from bayes_asr.data.sound.audio import bring_to_rate, read_channels
 
-    samples, rate = read_channels(source)
+    samples = bring_to_rate(*read_channels(source), RATE, str(source))
     whole = np.clip(np.rint(samples), -(2**15), 2**15 - 1).astype("<i2")
     with replacing(target) as temporary, wave.open(str(temporary), "wb") as file:
         file.setnchannels(whole.shape[1])
         file.setsampwidth(2)
-        file.setframerate(rate)
+        file.setframerate(RATE)
         file.writeframes(whole.tobytes())
 
 

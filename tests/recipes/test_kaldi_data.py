@@ -79,6 +79,27 @@ def test_only_what_kaldi_reads_is_left_as_it_is(tmp_path: Path) -> None:
         assert Path(files[name]).read_bytes() == riff(SOUND)
 
 
+@pytest.mark.parametrize(("rate", "name"), [(8000, "a.wav"), (44100, "a.wav"), (8000, "a.flac")])
+def test_sound_of_another_rate_is_resampled(rate: int, name: str, tmp_path: Path) -> None:
+    """compute-mfcc-feats refuses it. A tone stays the same tone, in each channel its own."""
+    tones = (440, 1000)
+    expected, sound = (
+        np.stack([9000 * np.sin(2 * np.pi * hertz * np.arange(n) / n) for hertz in tones], axis=1)
+        for n in (16000, rate)
+    )
+    sound = sound.round().astype(np.int16)
+    content = riff(sound, rate) if name == "a.wav" else written(sound, "FLAC", "PCM_16", rate=rate)
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "wav.scp").write_text(f"a {name}\n")
+    assert copy(tmp_path, tmp_path / "copy").returncode == 0
+    (file,) = read_scp(tmp_path / "copy/wav.scp").values()
+    with wave.open(file, "rb") as read:
+        assert (read.getframerate(), read.getnframes(), read.getsampwidth()) == (16000, 16000, 2)
+        samples = np.frombuffer(read.readframes(16000), "<i2").reshape(-1, 2)
+    inside = slice(800, -800)  # filters have ends
+    assert np.abs(samples[inside] - expected[inside]).max() < 90
+
+
 def test_a_damaged_sound_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.flac").write_bytes(written(SOUND, "FLAC", "PCM_16")[:-9])
     (tmp_path / "wav.scp").write_text("a a.flac\n")

@@ -130,7 +130,7 @@ def take_channel(
 def bring_to_rate(
     samples: np.ndarray, rate: int, target_rate: int, name: str, announce: Announce = warn
 ) -> np.ndarray:
-    """Samples [N] at `rate` Hz brought to `target_rate` Hz, announced where that changes them."""
+    """Samples [N, ...] at `rate` Hz brought to `target_rate` Hz; a change is announced."""
     if rate == target_rate:
         return samples
     empty = f"; there is nothing above {rate // 2} Hz in it: expect errors" * (rate < target_rate)
@@ -139,7 +139,7 @@ def bring_to_rate(
 
 
 def resample(samples: np.ndarray, rate: int, target_rate: int) -> np.ndarray:
-    """Samples [N] at `rate` Hz as float32 at `target_rate` Hz, about N * target_rate / rate."""
+    """Samples [N, ...] at `rate` Hz as float32 at `target_rate`, about N * target_rate / rate."""
     # Polyphase filters want the least whole factors up and down, such as 160 and 441.
     divisor = int(np.gcd(rate, target_rate))
     up, down = target_rate // divisor, rate // divisor
