@@ -36,12 +36,15 @@ def main(script: str, asked: str, root: str, *words: str) -> int:
 
 def refuse(options: RecipeOptions, root: Path) -> Iterable[str]:
     """Nothing; raises OptionError for a mistake that shows without a configuration."""
+    from bayes_asr.base.files import read_text
     from bayes_asr.recipe.stages.checks import check_alone
-    from bayes_asr.recipe.stages.recipe import locate_recipe
+    from bayes_asr.recipe.stages.recipe import CONFIG, locate_recipe
     from bayes_asr.recipe.stages.systems import find_experiment
 
     check_alone(options)
-    find_experiment(options, locate_recipe(options.recipe, root), root)
+    recipe = locate_recipe(options.recipe, root)
+    if CONFIG not in read_text(Path(recipe.file(CONFIG))):  # else of what it builds on, too
+        find_experiment(options, recipe, root)
     return ()
 
 

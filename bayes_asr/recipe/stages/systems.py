@@ -32,13 +32,13 @@ class Systems:
 def find_experiment(options: RecipeOptions, recipe: Recipe, root: Path) -> Path | None:
     """A list of systems, or a folder of configurations; None without --experiment.
 
-    An experiment of the recipe hides that of the same name in conf/experiments. OptionError where
-    there is none.
+    An experiment of the recipe, or of one that it builds on, hides that of the same name in
+    conf/experiments. OptionError where there is none.
     """
     if not options.experiment:
         return None
     name = options.experiment
-    homes = Path(recipe.folder, "experiments"), root / "conf" / "experiments"
+    homes = [Path(home, "experiments") for home in (*recipe.folders, f"{root}/conf")]
     # A name with a slash is a path, and any other is looked for in the known folders.
     candidates = (
         [Path(name)]

@@ -228,6 +228,23 @@ def test_experiment_of_the_recipe_hides_that_of_all(systems: Chooser, root: Path
         systems(*words, "--experiment=figure9")
 
 
+def test_experiments_are_also_those_of_what_a_recipe_builds_on(
+    systems: Chooser, ask: Asker, root: Path
+) -> None:
+    for home, names in {"made": ("pair", "rates"), "built": ("rates",)}.items():
+        for name in names:
+            file = root / "recipes" / home / "experiments" / name / f"{home}.yaml"
+            file.parent.mkdir(parents=True)
+            file.touch()
+    (root / "recipes/built/config.yaml").write_text("include: ../made/config.yaml\n")
+    words = ("--recipe=built", "--out=/results")
+    assert systems(*words, "--experiment=pair").names == ("made",), "nearer than that of all"
+    assert systems(*words, "--experiment=rates").names == ("built",)
+    assert ask("refuse", *words, "--experiment=pair") == []
+    with pytest.raises(OptionError, match=r"\(known experiments: pair rates\)"):
+        systems(*words, "--experiment=figure9")
+
+
 def test_experiment_states_hypotheses_about_its_systems(systems: Chooser, root: Path) -> None:
     folder = root / "conf/experiments/pair"
     (folder / "mgu.yaml").touch()
