@@ -89,16 +89,20 @@ if [[ $alignments != @(given|prepared) ]] && ((stage <= 0 && stop_stage >= 0)); 
         python "$(recipe_file prepare.py)" --out "$out" "${prepare_options[@]}"
 fi
 
-# Stages 1 and 2: features and alignments, whose scripts have stages of their own.
+# Stages 1 and 2: features and alignments, whose scripts have stages of their own. --stage 2 keeps the features of sound
+# that are there.
 max_skipped=''
 if [[ $alignments != @(given|prepared) ]] && ((stage <= 2 && stop_stage >= 1)); then
     max_skipped=${limits[0]}
     gmm_options=(--recipe "${kaldi_sh%/*}" --out "$out" --nj "$nj" ${dim:+--dim "$dim"} ${force:+--force})
 fi
 if [[ $alignments == kaldi_gmm ]] && ((stage <= 2 && stop_stage >= 1)); then
-    run_stage 1-2 kaldi "$out" -- "$root/local/kaldi_gmm.sh" "${gmm_options[@]}"
+    gmm=("$root/local/kaldi_gmm.sh" "${gmm_options[@]}")
+    run_stage 1 kaldi_features "$out" -- "${gmm[@]}" --stage 1 --stop-stage 1
+    run_stage 2 kaldi_language "$out" -- "${gmm[@]}" --stop-stage 0
+    run_stage 2 kaldi "$out" -- "${gmm[@]}" --stage 2
 fi
-if [[ $alignments == gmm ]] && ((stage <= 2 && stop_stage >= 1)); then # --stage 2 keeps the features of sound that are there
+if [[ $alignments == gmm ]] && ((stage <= 2 && stop_stage >= 1)); then
     gmm=("$root/local/gmm.sh" "${gmm_options[@]}" --config "$recipe_dir/config.yaml" ${max_skipped:+--max-skipped "$max_skipped"})
     run_stage 1 features "$out" -- "${gmm[@]}" --stage 1 --stop-stage 1
     run_stage 2 language "$out" -- "${gmm[@]}" --stop-stage 0

@@ -46,6 +46,14 @@ SHORTER = ("--features", "mfcc")
 GMM = ("./run.sh", "--recipe", "gmm", "--corpus", ".", "--nj", "2", "--stop-stage", "3")
 
 
+PARTS = [  # stages of run.sh, and what they are of the scripts of GMMs
+    ("0-3", [["--stage", "1", "--stop-stage", "1"], ["--stop-stage", "0"], ["--stage", "2"]]),
+    ("1-1", [["--stage", "1", "--stop-stage", "1"]]),
+    ("2-2", [["--stop-stage", "0"], ["--stage", "2"]]),
+    ("3-3", []),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["KALDI_ROOT", "path.sh", "here before"])
 def test_stages_1_and_2_are_kaldis_where_there_is_kaldi(checkout: Checkout, how: str) -> None:
@@ -61,23 +69,26 @@ def test_stages_1_and_2_are_kaldis_where_there_is_kaldi(checkout: Checkout, how:
     recipe = checkout.folder / "recipes/gmm"
     prepare = [str(recipe / "prepare.py"), "--out", str(out), "--corpus", "."]
     assert [call for call in checkout.calls("python") if call[0] == prepare[0]] == [prepare]
-    assert checkout.calls("kaldi_gmm.sh") == [
-        ["--recipe", str(recipe), "--out", str(out), "--nj", "2", "--dim", "50", "--force"]
-    ]
+    command = ["--recipe", str(recipe), "--out", str(out), "--nj", "2", "--dim", "50", "--force"]
+    assert checkout.calls("kaldi_gmm.sh") == [[*command, *part] for part in PARTS[0][1]]
     assert not checkout.calls("gmm.sh")
     assert checkout.calls("bayes-asr")[0][:2] == ["train", str(recipe / "config.yaml")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("stages", "parts"),
-    [
-        ("0-3", [["--stage", "1", "--stop-stage", "1"], ["--stop-stage", "0"], ["--stage", "2"]]),
-        ("1-1", [["--stage", "1", "--stop-stage", "1"]]),
-        ("2-2", [["--stop-stage", "0"], ["--stage", "2"]]),
-        ("3-3", []),
-    ],
-)
+@pytest.mark.parametrize(("stages", "parts"), PARTS[1:])
+def test_stages_1_and_2_are_divided_with_kaldi_too(
+    checkout: Checkout, stages: str, parts: list[list[str]]
+) -> None:
+    first, last = stages.split("-")
+    words = ("--stage", first, "--stop-stage", last)
+    done = checkout.run(*GMM[:-2], *words, KALDI_ROOT="/kaldi")
+    assert done.returncode == 0, done.stderr
+    assert [call[6:] for call in checkout.calls("kaldi_gmm.sh")] == parts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stages", "parts"), PARTS)
 def test_stages_1_and_2_are_our_gmms_where_there_is_no_kaldi(
     checkout: Checkout, stages: str, parts: list[list[str]]
 ) -> None:
