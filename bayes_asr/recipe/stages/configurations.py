@@ -1,30 +1,45 @@
 """The configurations of a recipe's systems, checked before any stage has begun."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bayes_asr.config.changes import describe_changes
-from bayes_asr.config.merge import load
+from bayes_asr.base.files import real_path
+from bayes_asr.base.installed import CONF
+from bayes_asr.config.changes import describe_changes, find_recipe_folders
+from bayes_asr.config.merge import load, merge
+from bayes_asr.config.schema import flatten
 from bayes_asr.recipe.stages.options import RecipeOptions
 from bayes_asr.recipe.stages.recipe import CONFIG, Recipe
 from bayes_asr.recipe.stages.systems import Systems
 from bayes_asr.tasks.task import task_of
 
 WITHOUT_GMMS = "without_kaldi.yaml"
+CHOSEN = {"seed": "--seeds", "data.dir": "--kaldi-dir, or else --out", "data.index": "--out"}
+"""Keys that run.sh sets over all configurations, and by which of its options."""
 
 
 def check_configurations(
     options: RecipeOptions, recipe: Recipe, systems: Systems, root: Path
 ) -> Iterator[str]:
-    """Say what a configuration of any system changes that the recipe's files set, each once.
+    """Say what a configuration of any system changes that the recipe's files set, and what it sets
+    in vain, each once.
 
     Raises InputError for what is wrong in a configuration or a setting.
     """
     notices: dict[str, None] = {}
     for files in system_configurations(options, recipe, systems, root):
         load(files, options.set)
-        notices |= dict.fromkeys(describe_changes(files))
+        notices |= dict.fromkeys((*describe_changes(files), *_describe_vain(files)))
     yield from notices
+
+
+def _describe_vain(files: Sequence[Path]) -> Iterator[str]:
+    """A line for each key that run.sh sets anew though a configuration on top does."""
+    values = dict(flatten(merge(files)))
+    others = {*find_recipe_folders(files[0]), real_path(CONF)}
+    for key, option in CHOSEN.items():
+        if (file := values[key].file) and real_path(file).parent not in others:
+            yield f"{file}: {key} {values[key].value} has no effect: it is chosen by {option}"
 
 
 def recognisers(

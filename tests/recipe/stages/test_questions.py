@@ -164,6 +164,21 @@ def test_shorter_way_needs_the_script_of_the_recipe(ask: Asker, root: Path) -> N
         ask("check", *words)
 
 
+def test_keys_that_the_options_choose_are_named_where_a_configuration_sets_them(
+    ask: Asker, root: Path
+) -> None:
+    small, pair = root / "size/small.yaml", root / "conf/experiments/pair"
+    small.write_text("seed: 7\ndata: {dir: /elsewhere, index: /i}\nmodel: {layers: 2}\n")
+    (root / "recipes/made/config.yaml").write_text("recipe: {offers: []}\nseed: 3\n")
+    words = ("--recipe=made", f"--config={small}")
+    said = [line.partition(" has no effect")[0] for line in ask("check", *words)[1:]]
+    assert said == [f"{small}: {key}" for key in ("seed 7", "data.dir /elsewhere", "data.index /i")]
+    (pair / "gru.yaml").write_text("seed: 5\n")
+    (_, named) = ask("check", "--recipe=made", "--experiment=pair")
+    assert named.startswith(f"{pair}/gru.yaml: seed 5 has no effect")
+    assert ask("check", "--recipe=made") == []
+
+
 def test_corpus_of_another_recipe_is_recognised(ask: Asker, root: Path) -> None:
     corpus, small = root / "corpus", root / "recipes/small"
     small.mkdir()
