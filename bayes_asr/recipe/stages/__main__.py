@@ -80,12 +80,13 @@ def prepare_options(options: RecipeOptions, root: Path) -> Iterable[str]:
 
 
 def forget_changed_corpus(options: RecipeOptions, root: Path) -> Iterator[str]:
-    """A notice where the corpus is not what was prepared, and no stamp any more."""
-    from bayes_asr.recipe.stages.preparation import forget_changed
+    """A notice where the corpus, or a model, is not what was prepared, and no stamp any more."""
+    from bayes_asr.recipe.stages.preparation import forget_changed, read_folders
+    from bayes_asr.recipe.stages.recipes import find_recipe
 
-    corpus = options.corpus
-    if corpus and (difference := forget_changed(Path(corpus), Path(options.out))):
-        yield f"{corpus} {difference}"
+    if options.corpus:
+        folders = read_folders(options, find_recipe(options.recipe, root))
+        yield from filter(None, [forget_changed(folders, Path(options.out))])
 
 
 def max_skipped(options: RecipeOptions, root: Path) -> Iterable[str]:

@@ -2,8 +2,10 @@
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +44,22 @@ def max_skipped(options: RecipeOptions, recipe: Recipe) -> str:
     return "" if limit == load_section("data", []).max_skipped else f"{limit:g}"
 
 
-def forget_changed(corpus: Path, out: Path) -> str:
-    """What shows that `out` was prepared from another corpus; empty where nothing does.
+def read_folders(options: RecipeOptions, recipe: Recipe) -> list[Path]:
+    """The folders that prepare.py is given: the corpus first, then others, such as --g2p=MODEL."""
+    words = dict.fromkeys(re.sub("^--[^=]*=", "", w) for w in prepare_options(options, recipe))
+    return [Path(options.corpus), *(Path(w) for w in words if w != options.corpus and isdir(w))]
+
+
+def forget_changed(folders: Sequence[Path], out: Path) -> str:
+    """A remark where `out` was prepared from other folders, else empty; the corpus is the first.
 
     The stamp of the preparation is removed then. A record beside it, which a copy of `out` has too,
     says which folder the corpus is and since when changes count. Folders of before have none, and
     are taken for prepared from this corpus, when their stamp was written.
     """
-    stamp, record = (out / "log" / name for name in ("prepare.done", "prepare.corpus"))
-    record.parent.mkdir(parents=True, exist_ok=True)  # it may lie in the corpus, which changes so
+    corpus, log = folders[0], out / "log"
+    stamp, record = log / "prepare.done", log / "prepare.corpus"
+    log.mkdir(parents=True, exist_ok=True)  # it may lie in the corpus, which changes so
     with replacing(record) as new:
         new.touch()
         # Numbers of devices change when they are mounted; a folder of the same name on another
@@ -61,10 +70,11 @@ def forget_changed(corpus: Path, out: Path) -> str:
         if stamp.is_file():
             known: dict[str, Any] = {**present, "prepared": stamp.stat().st_mtime_ns}
             known |= json.loads(read_text(record)) if record.is_file() else {}
-            if has_changed(corpus, known["prepared"], out):
-                difference = "has changed since it was prepared"
+            changes = [folder for folder in folders if has_changed(folder, known["prepared"], out)]
+            if changes:
+                difference = f"{changes[0]} has changed since data were prepared"
             elif not present.items() <= known.items():
-                difference = "is another folder than the one that was prepared"
+                difference = f"{corpus} is another folder than the one that was prepared"
             else:
                 begun = known["prepared"]
         if difference:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.recipe.stages.preparation import forget_changed, has_changed
+from bayes_asr.recipe.stages.preparation import forget_changed, has_changed, read_folders
+from bayes_asr.recipe.stages.recipe import Recipe
+from tests.support.recipe_options import options_of
 
 
 def test_corpus_has_changed_where_anything_came_or_changed(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def tick() -> None:
 def prepare(corpus: Path, out: Path) -> str:
     """As stage 0: ask what is other than before, and leave the stamp of a preparation."""
     tick()
-    difference = forget_changed(corpus, out)
+    difference = forget_changed([corpus], out)
     stamp = out / "log/prepare.done"
     if not stamp.exists():
         stamp.touch()
@@ -86,7 +88,7 @@ def test_folder_of_the_same_name_is_another_corpus(
     link.symlink_to("A/corpus")
     corpus = Path("corpus") if go is to_another_project else link
     assert [prepare(corpus, out), prepare(corpus, out)] == ["", ""]
-    assert prepare(go(corpora), out) == "is another folder than the one that was prepared"
+    assert prepare(go(corpora), out) == f"{corpus} is another folder than the one that was prepared"
     assert prepare(go(corpora), out) == ""
 
 
@@ -110,6 +112,26 @@ def test_copy_of_prepared_data_knows_when_its_corpus_was_read(corpora: Path) -> 
     shutil.copytree(corpora / "out", copied, copy_function=shutil.copy)
     assert "has changed" in prepare(corpus, copied)
     assert prepare(corpus, copied) == ""
+
+
+def test_folders_that_options_name_are_read_too(corpora: Path) -> None:
+    """A model of pronunciation that is trained again; what is no folder has stamps of its own."""
+    out, model = corpora / "out", corpora / "a model"
+    model.mkdir()
+    (model / "best.pt").touch()
+    recipe = corpora / "recipe"
+    recipe.mkdir()
+    given = f"recipe: {{options: ['--g2p={model}', --lm=absent, --mic, '{model}']}}"
+    (recipe / "config.yaml").write_text(given)
+    options = options_of(f"--recipe={recipe}", "--corpus=corpus")
+    folders = read_folders(options, Recipe(str(recipe)))
+    assert folders == [Path("corpus"), model]
+    assert forget_changed(folders, out) == ""
+    (out / "log/prepare.done").touch()
+    tick()
+    assert forget_changed(folders, out) == ""
+    (model / "best.pt").write_text("trained again")
+    assert forget_changed(folders, out) == f"{model} has changed since data were prepared"
 
 
 def test_data_of_before_are_those_of_this_corpus(corpora: Path) -> None:
