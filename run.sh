@@ -53,7 +53,7 @@ learn check recipe_folders=folders prepare_options=prepare-options limits=max-sk
 # A complete stage is known by the words of its command, so folders are spelled from the root.
 recipe_dir=$recipe
 [[ $recipe == */* ]] || recipe_dir=$root/recipes/$recipe
-out=${out:-$root/exp/$(basename "$recipe_dir")}
+out=${out:-$root/exp/$(basename "$(realpath -s "$recipe_dir")")} # also of ./ and ../
 [[ $out == /* ]] || out=$PWD/$out
 [[ -z $kaldi_dir || $kaldi_dir == /* ]] || kaldi_dir=$PWD/$kaldi_dir
 configuration=("$recipe_dir/config.yaml") # of all systems; stages 1 and 2 may add to it

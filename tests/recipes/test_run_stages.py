@@ -267,6 +267,19 @@ def test_folders_are_spelled_from_the_root_as_the_shell_does(checkout: Checkout)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("here", "folder"), [("", "./"), ("", "../made/."), ("below", "..")])
+def test_recipe_of_the_working_directory_has_its_name(
+    checkout: Checkout, here: str, folder: str
+) -> None:
+    (checkout.folder / "recipes/made/below").mkdir()
+    command = 'cd "recipes/made/$1" && "$0/run.sh" --recipe "$2/" --stop-stage 3'
+    done = checkout.run("bash", "-euc", command, str(checkout.folder), here, folder)
+    assert done.returncode == 0, done.stderr
+    (train,) = [call for call in checkout.calls("bayes-asr") if call[0] == "train"]
+    assert train[-1] == f"{checkout.folder}/exp/made/made/seed1"
+
+
+@pytest.mark.slow
 def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkout) -> None:
     done = checkout.run("./run.sh", "--recipe", "made", FAILING="decode")
     log = checkout.folder / "exp/made/made/seed1/log/decode_dev.log"

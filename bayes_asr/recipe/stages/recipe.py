@@ -1,5 +1,6 @@
 """A recipe: a folder that holds a config.yaml, which says what it offers and builds on."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class Recipe:
     @property
     def name(self) -> str:
         """The name of the folder, and of the results by default."""
-        return Path(self.folder).name
+        return Path(os.path.abspath(self.folder)).name  # ./ has one too
 
     @property
     def folders(self) -> tuple[str, ...]:

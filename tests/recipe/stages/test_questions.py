@@ -1,5 +1,6 @@
 """What run.sh asks, and what it is told."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,9 @@ def test_recipe_is_found_by_its_name_or_folder(root: Path) -> None:
     found = find_recipe("gmm", root)
     assert (found.name, found.offers) == ("gmm", ("corpus",))
     assert find_recipe(f"{root}/recipes/gmm/", root).name == "gmm"
+    os.chdir(root / "recipes/gmm")
+    for folder in ("./", "./.", "../gmm/"):
+        assert find_recipe(folder, root).name == "gmm"
     with pytest.raises(OptionError, match=r"--recipe absent: .*\(known recipes: given gmm made\)"):
         find_recipe("absent", root)
     with pytest.raises(OptionError, match=r"there is no \./gmm/config.yaml"):
