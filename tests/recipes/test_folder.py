@@ -2,6 +2,7 @@
 
 import runpy
 import shutil
+import time
 import unicodedata
 import wave
 from collections.abc import Mapping
@@ -10,11 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.graph.ngram import read_arpa
 from bayes_asr.kaldi_io.text import read_mapping, read_text
 from bayes_asr.recipe.folder.sounds import find_sound
+from bayes_asr.recipe.folder.utterances import read_transcripts
 from tests.support.places import RECIPES
 
 SETS = ("train", "dev", "test")
@@ -260,6 +263,25 @@ def test_a_name_with_a_space_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr().err
     assert f"{corpus / 'text'}, line 1: a b/one has a space, where a name ends" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_names_with_spaces_are_looked_for_in_time_in_proportion(tmp_path: Path) -> None:
+    """Each line was held against each file: these took half a minute."""
+    corpus, text = tmp_path / "mine", tmp_path / "mine/text"
+    for speaker in range(40):
+        (corpus / f"the speaker {speaker}").mkdir(parents=True)
+        for take in range(100):
+            (corpus / f"the speaker {speaker}/{speaker}-{take}.wav").touch()
+    words = "the speaker says this " * 10
+    lines = [f"{s}-{t} {words}\n" for s in range(40) for t in range(100)]
+    text.write_text("".join(lines))
+    began = time.process_time()
+    assert len(read_transcripts(text, corpus, str)) == 4000
+    assert time.process_time() - began < 6
+    text.write_text("".join([*lines, f"the speaker 7/7-1 {words}\n"]))
+    with pytest.raises(InputError, match=r"line 4001: the speaker 7/7-1 has a space"):
+        read_transcripts(text, corpus, str)
 
 
 @pytest.mark.parametrize(

@@ -61,10 +61,12 @@ def _refuse_spaces(text: Path, corpus: Path) -> None:
     """Raise InputError where `text` names a file by a name with a space, which ends it there."""
     paths = [file.relative_to(corpus).with_suffix("") for file in find_sound(corpus)]
     names = {compose(name) for path in paths for name in (path.as_posix(), path.name)}
-    spaced = [name for name in sorted(names) if " " in name]
+    spaced = {name for name in names if " " in name}
+    longest = max(map(len, spaced), default=0)
     for number, (line,) in iter_lines(text, splits=0):
-        start = compose(line)
-        name = next((name for name in spaced if f"{start} ".startswith(f"{name} ")), None)
+        start = f"{compose(line)} "[: longest + 1]
+        starts = (start[: space.start()] for space in re.finditer(" ", start))
+        name = next((name for name in starts if name in spaced), None)
         if name and start.split(" ")[0] not in names:
             raise InputError(
                 f"{text}, line {number}: {name} has a space, where a name ends; rename"
