@@ -1,9 +1,15 @@
-"""How scripts of recipes end."""
+"""How scripts of recipes end, and what they do once: a stamp says with which options."""
 
+import json
 import sys
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from bayes_asr.base.errors import InputError, complaint
+from bayes_asr.base.files import read_bytes, read_text
+from bayes_asr.kaldi_io.text import write_lines
 
 
 def exit_status(program: str, run: Callable[[], object]) -> int:
@@ -19,3 +25,28 @@ def exit_status(program: str, run: Callable[[], object]) -> int:
     for fault in errors:
         print(f"{program}: error: {complaint(fault)}", file=sys.stderr)
     return 1
+
+
+def prepare_once(
+    prepare: Callable[[], None], out: Path, program: str, recipe: Mapping[str, Any], *, force: bool
+) -> int:
+    """Prepare `out`, unless the same recipe did; return 0, or 1 after a line of what is wrong.
+
+    force: prepare it anyway.
+    """
+    stamp = out / "prepared.json"
+    if not force and stamp.exists() and json.loads(read_text(stamp)) == recipe:
+        print(f"{out} is prepared")
+        return 0
+    stamp.unlink(missing_ok=True)
+
+    def prepare_and_stamp() -> None:
+        prepare()
+        write_lines([json.dumps(recipe)], stamp)
+
+    return exit_status(program, prepare_and_stamp)
+
+
+def checksum(files: Iterable[Path]) -> int:
+    """A number that changes with the files."""
+    return zlib.crc32(b"".join(map(read_bytes, files)))

@@ -12,8 +12,10 @@ import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may co
 # isort: split
 import argparse
 import csv
+import os
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +25,9 @@ from bayes_asr.base.files import real_path
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.kaldi_io.text import write_mapping, write_speakers
-from bayes_asr.recipe.scripts import exit_status
+from bayes_asr.recipe.scripts import checksum, prepare_once
 
+SCRIPT = Path(__file__)
 SETS = {"train": "train.csv", "dev": "val.csv", "test": "test.csv"}
 FILE = re.compile(r"dataset/(?P<word>[^/]+)/(?P<speaker>\d+)_NO_(?P<round>\d+)\.wav")
 ANALYSIS = Analysis("fbank", 16000, 40)
@@ -47,8 +50,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--corpus", type=Path, required=True, help="folder with dataset/ and its tables"
     )
     parser.add_argument("--out", type=Path, default=Path("exp/commands"), help="%(default)s")
+    parser.add_argument("--force", action="store_true", help="prepare again what is complete")
     args = parser.parse_args(argv)
-    return exit_status(parser.prog, lambda: prepare(real_path(args.corpus), real_path(args.out)))
+    corpus, out = real_path(args.corpus), real_path(args.out)
+    made_of = {"corpus": str(corpus), "files": fingerprint(corpus), "version": checksum([SCRIPT])}
+    return prepare_once(lambda: prepare(corpus, out), out, parser.prog, made_of, force=args.force)
+
+
+def fingerprint(corpus: Path) -> int:
+    """A number that changes with the names, sizes and times of the tables and sounds."""
+    files = sorted(file for kind in ("*.csv", "dataset/*/*.wav") for file in corpus.glob(kind))
+    known = [(str(file), file.stat()) for file in files if file.is_file()]
+    listed = "".join(f"{name} {status.st_size} {status.st_mtime_ns}\n" for name, status in known)
+    return zlib.crc32(os.fsencode(listed))
 
 
 def prepare(corpus: Path, out: Path) -> None:

@@ -22,7 +22,6 @@ import numpy as np
 from corpus import SAMPLE_RATE, write_wav
 from espeak import Synthesiser
 from languages import SETS, Part, cut, recordings
-from once import checksum, prepare_once
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import real_path
@@ -30,6 +29,7 @@ from bayes_asr.base.installed import find_missing, install_command
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers
+from bayes_asr.recipe.scripts import checksum, prepare_once
 
 BANDS = 40  # mel
 

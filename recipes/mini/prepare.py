@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from corpus import PHONES, SAMPLE_RATE, SILENCE, Utterance, pronounce, utterances, write_wav
 from espeak import Synthesiser
-from once import checksum, prepare_once
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import real_path
@@ -47,6 +46,7 @@ from bayes_asr.kaldi_io.text import (
 )
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
+from bayes_asr.recipe.scripts import checksum, prepare_once
 
 PER_SPEAKER = {"train": 24, "dev": 12, "test": 12}  # by default
 PHONE_IDS = {phone: number for number, phone in enumerate(PHONES, 1)}

@@ -1,6 +1,7 @@
 """The commands recipe on a made-up corpus: its split, what it refuses, and its network."""
 
 import csv
+import os
 import wave
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,6 +76,24 @@ def test_words_of_new_speakers_are_told_apart(
     capsys.readouterr()
     assert main(["classify", run, "--on", "test"]) == 0
     assert capsys.readouterr().out.startswith("test: 0 of 4 wrong, 0.00 %")
+
+
+@pytest.mark.slow
+def test_features_are_made_once(
+    recipe: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Again where the corpus is another or has changed: classification waits for new features."""
+    corpus, out = write_corpus(tmp_path / "corpus"), tmp_path / "out"
+
+    def prepares(corpus: Path, *more: str) -> bool:
+        assert recipe("prepare").main(["--corpus", str(corpus), "--out", str(out), *more]) == 0
+        return "is prepared" not in capsys.readouterr().out
+
+    assert [prepares(corpus), prepares(corpus), prepares(corpus, "--force")] == [True, False, True]
+    sound = next(corpus.glob("dataset/*/*.wav"))
+    os.utime(sound, ns=(1, 1))
+    assert [prepares(corpus), prepares(corpus)] == [True, False]
+    assert prepares(write_corpus(tmp_path / "another"))
 
 
 @pytest.mark.parametrize(
