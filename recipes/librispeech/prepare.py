@@ -111,12 +111,8 @@ def read_sets(
     wished = [*(train or []), *filter(None, [dev, test])]
     if absent := [name for name in wished if name not in folders]:
         raise InputError(f"{absent[0]} is not there, but {' '.join(folders)}")
-    names = [
-        name
-        for name in folders
-        if name.startswith("train") and PARTS.get(name) not in folders  # else it is in there twice
-    ]
-    names = [*(train or names)]
+    names = [*dict.fromkeys(train or [name for name in folders if name.startswith("train")])]
+    names = [name for name in names if PARTS.get(name) not in names]  # else it is in there twice
     dev = dev or first_of(folders, "dev-clean", "dev-clean-2", "dev-other")
     test = test or first_of(folders, "test-clean", "test-other")
     if not names or not (dev or test):

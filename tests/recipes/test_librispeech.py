@@ -113,6 +113,9 @@ def test_sets_may_be_chosen(corpus: Path, prepare: Prepare, tmp_path: Path) -> N
     chosen = ["--train", "train-clean-5", "--dev=dev-other", "--test=test-other"]
     assert "train is train-clean-5, dev dev-other, test test-other" in prepare(corpus, *chosen)
     assert readers(tmp_path / "out", "train") == {"100", "101"}
+    twice = ["--train", "train-clean-5", "train-clean-100", "train-clean-100"]
+    assert "train is train-clean-100, dev" in prepare(corpus, *twice), "the one is in the other"
+    assert readers(tmp_path / "out", "train") == {"200", "201", "202"}
     said = prepare(corpus, "--train", "train-clean-360", fails=True)
     assert "train-clean-360 is not there, but train-clean-5 train-clean-100" in said
 
