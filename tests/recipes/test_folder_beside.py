@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.kaldi_io.text import read_text
+from bayes_asr.recipe.folder.beside import write_beside
 from bayes_asr.recipe.folder.sounds import find_sound
 from tests.recipes.test_folder import SETS, make_corpus, prepare
 
@@ -176,6 +177,16 @@ def test_faults_of_a_word_name_the_file_that_has_it(
     assert prepare(corpus, tmp_path / "out", "--beside", *options) == 0
 
 
+@pytest.mark.parametrize("text", ["9 1 4 1 7", "1 2 3", "7 7 yes", "0 1 yes\n3 2 no", "1 2"])
+def test_numbers_that_are_said_are_no_times(corpus: Path, tmp_path: Path, text: str) -> None:
+    for line in (corpus / "text").read_text().splitlines():
+        (corpus / f"{line.split()[0]}.txt").write_text(text)
+    (corpus / "text").unlink()
+    written = tmp_path / "text"
+    write_beside(corpus, written)
+    assert {*map(tuple, read_text(written).values())} == {tuple(text.split())}
+
+
 def test_faults_of_all_texts_name_their_kind(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +214,9 @@ def test_faults_of_all_texts_name_their_kind(
         ("take.txt", b"PK\3\4", "take.txt: is an office document or an archive"),
         ("take.txt", "hel\u200blo".encode(), "take.txt: hel\\u200blo holds U+200B ZERO WIDTH"),
         ("take.lab", b"0 3100000 sil\n", "'0 3100000 sil' has times; here a text is words alone"),
+        ("take.txt", b"0 9640 she had\n", "'0 9640 she had' has times"),
+        ("take.lab", b"#!MLF!#\n0 3100 7\n3100 6200 8\n", "'0 3100 7' has times"),
+        ("take.txt", b"0 5 hello\n5 9 you\n", "'0 5 hello' has times"),
         ("take.txt", "naïve".encode("latin-1"), "is not UTF-8"),
         ("take.TextGrid", b"naive words", "no TextGrid of Praat, or cut off"),
         ("take.TextGrid", GRID[:-20].encode(), "no TextGrid of Praat, or cut off"),

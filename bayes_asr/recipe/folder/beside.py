@@ -18,11 +18,13 @@ TIER = "words"
 Interval = tuple[float, float, str]
 """Begin and end in seconds, and the text."""
 TIMES = re.compile(
-    r"\d+\s+\d+\s+\S"  # of HTK and TIMIT, in whole numbers
-    r"|\s*\d*[.:,]\d[\d.:,]*\s+(-->\s+)?\d[\d.:,]*(\s|$)"  # of Audacity and subtitles
+    r"\s*\d*[.:,]\d[\d.:,]*\s+(-->\s+)?\d[\d.:,]*(\s|$)"  # of Audacity and subtitles
     r"|\s*[\[(<]\s*\d*[.:]\d[\d.:,]*\s*([\])>]|-)"  # [00:12.34] of lyrics, [0.40] of Babel
     r"|\s*\d+(:\d\d)+([.,]\d+)?\s*$"  # 0:12 of a page, above the words
 )
+INTERVAL = re.compile(r"(\d{1,20})\s+(\d{1,20})\s+(\S)")
+"""Times of HTK and TIMIT, in whole numbers, if the second is larger; else numbers that are said."""
+LONG = 1000  # a second number behind which a label may be a number, too
 MARKUP = re.compile(r"\s*(<\?xml|<!doctype|<html|\{\s*\"|\[\s*\{|webvtt|@begin)", re.I)
 # Praat reads quoted strings, numbers and flags that stand alone, and passes over the rest; what
 # follows a ! to the end of its line is a comment.
@@ -121,8 +123,14 @@ def _read_words(path: Path) -> list[str]:
         raise InputError(
             f"{path}: is markup, not a text of words alone; take out all but the words"
         )
-    for line in (lines := content.splitlines()):
-        if TIMES.match(line):
+    lines = content.splitlines()
+    intervals = [match for line in lines if (match := INTERVAL.match(line))]
+    are_times = all(
+        int(begin) < int(end) and (int(end) >= LONG or not label.isdigit())
+        for begin, end, label in (match.groups() for match in intervals)
+    )
+    for line in lines:
+        if TIMES.match(line) or (are_times and INTERVAL.match(line)):
             raise InputError(
                 f"{path}: {line.strip()!r} has times; here a text is words alone, so take the times"
                 " away (for TIMIT there is the recipe timit)"
