@@ -302,8 +302,15 @@ def draw(
     taken = {*drawn}
     shared = set(speakers) & {utt.speaker for utt in rest if utt not in taken}
     whose = "of speakers whom train has too" if shared else f"of speakers {' '.join(speakers)}"
-    print(f"{name}: {len(drawn)} utterances {whose} (no {corpus / name})")
+    print(f"{name}: {len(drawn)} utterances {whose} ({describe_absence(corpus / name)})")
     return drawn
+
+
+def describe_absence(path: Path) -> str:
+    """Why a set is drawn; of a folder that may be meant for it, what to do."""
+    if not path.is_dir():
+        return f"no {path}"
+    return f"{path} is a folder as any other; to have it as this set, rename it and list it there"
 
 
 def gather(

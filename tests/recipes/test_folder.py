@@ -130,6 +130,25 @@ def test_sets_share_speakers_only_where_these_are_few(
     assert len(read_text(tmp_path / "out/data/test/text")) >= len(names) / 20
 
 
+def test_folders_that_are_called_as_sets_are_said_to_be_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until the file that is missing lists them."""
+    names = [f"{name}/{name}{s}/{take}" for name in SETS for s in range(4) for take in range(3)]
+    corpus = make_corpus(tmp_path / "mine", dict.fromkeys(names, "words"))
+    assert prepare(corpus, tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    for name in ("dev", "test"):
+        assert f"({corpus / name} is a folder as any other; to have it as this set, rename" in said
+        (corpus / name).rename(corpus / f"of_{name}")
+        (corpus / name).write_text("".join(f"of_{name}-{name}{s}\n" for s in range(4)))
+    text = corpus / "text"
+    text.write_text(text.read_text().replace("dev/", "of_dev/").replace("test/", "of_test/"))
+    assert prepare(corpus, tmp_path / "out") == 0
+    for name in ("dev", "test"):
+        assert speakers(tmp_path / "out", name) == {f"of_{name}-{name}{s}" for s in range(4)}
+
+
 def test_words_are_spelled_by_letters(corpus: Path, tmp_path: Path) -> None:
     text = corpus / "text"
     # a letter and its accent as two characters: NFC makes one of them; x with an accent has no such
