@@ -1,5 +1,6 @@
 """What a dropped candidate may be, against the equation in NumPy and means by hand."""
 
+import copy
 import threading
 from typing import Any
 
@@ -14,7 +15,16 @@ from bayes_asr.nn.frames import PackedFrames, pack
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.norm import MOMENTUM
 from bayes_asr.nn.recurrent import RecurrentLayer
-from tests.support.nn_units import KEYS, LENGTHS, Processes, batch, layer, model, pdf_logits
+from tests.support.nn_units import (
+    KEYS,
+    LENGTHS,
+    Processes,
+    batch,
+    gradients,
+    layer,
+    model,
+    pdf_logits,
+)
 
 DROPOUT = 0.4
 
@@ -93,6 +103,21 @@ def test_the_mean_is_that_of_the_frames_in_which_a_unit_is_kept() -> None:
     net.eval()
     net(x, frames, KEYS)
     assert torch.equal(net.state_dict()["cell.dropped"], after)
+
+
+@pytest.mark.parametrize("form", ["prob", "log", "geometric", "harmonic"])
+def test_gradients_are_those_of_the_mean_that_the_states_have_read(form: str) -> None:
+    """Training moves the mean between the two passes."""
+    written = layer(options={"form": form, "dropped_candidate": "mean"}, dropout=DROPOUT)
+    written.cell.dropped.mul_(2)  # type: ignore[union-attr, operator]
+    scanned = copy.deepcopy(written)
+    scanned.fused = False
+    x, frames = batch()
+    (y, found), (expected, wanted) = (
+        gradients(net.train(), x, frames, KEYS) for net in (written, scanned)
+    )
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(found, wanted)
 
 
 def test_the_mean_of_several_processes_is_that_of_one() -> None:

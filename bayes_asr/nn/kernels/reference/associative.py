@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels.reference.gradients import delay, parameter_gradients
+from bayes_asr.nn.kernels.reference.gradients import delay, keep_buffers, parameter_gradients
 from bayes_asr.nn.kernels.reference.scan import Recurrence
 from bayes_asr.nn.units.cell import Cell
 from bayes_asr.nn.units.unitwise import MarkovChain
@@ -65,7 +65,7 @@ class AssociativeRecurrence(torch.autograd.Function):
         )
         previous = delay(l_NDH, initial, frames)
         ctx.save_for_backward(gates, mask, previous)  # type: ignore[arg-type]
-        ctx.cell, ctx.frames, ctx.backwards = cell, frames, backwards  # type: ignore[attr-defined]
+        ctx.cell, ctx.frames, ctx.backwards = keep_buffers(cell), frames, backwards  # type: ignore[attr-defined]
         ctx.sets = terms_NSX.shape[1]  # type: ignore[attr-defined]
         h = cell(gates, (previous,) * cell.states, mask)[0]
         return frames.order_directions(h, backwards)

@@ -16,13 +16,16 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from bayes_asr.nn.frames import PackedFrames
-from bayes_asr.nn.kernels.reference.gradients import delay, parameter_gradients, weight_gradient
+from bayes_asr.nn.kernels.reference.gradients import (
+    delay,
+    keep_buffers,
+    parameter_gradients,
+    weight_gradient,
+)
 from bayes_asr.nn.kernels.reference.scan import Recurrence
 from bayes_asr.nn.units.cell import Cell, Partials
 
 BLOCK = 256  # frames whose partial derivatives are computed at once: few enough to stay in caches
-
-
 COMPILED = False
 
 
@@ -81,7 +84,7 @@ class FusedRecurrence(torch.autograd.Function):
                 s.copy_(value)
             state = tuple(new)
         ctx.save_for_backward(a_NDX, V, mask_BDH, *initial, *states)  # type: ignore[arg-type]
-        ctx.cell, ctx.frames, ctx.backwards = cell, frames, backwards  # type: ignore[attr-defined]
+        ctx.cell, ctx.frames, ctx.backwards = keep_buffers(cell), frames, backwards  # type: ignore[attr-defined]
         ctx.sets = terms_NSX.shape[1]  # type: ignore[attr-defined]
         return frames.order_directions(states[0], backwards)
 

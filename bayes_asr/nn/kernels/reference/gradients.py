@@ -1,5 +1,6 @@
 """Gradients of a recurrence over all frames at once: of a cell's parameters, and of V."""
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -7,6 +8,13 @@ from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.units.cell import Cell
+
+
+def keep_buffers(cell: Cell) -> Cell:
+    """Return a cell of the same parameters that keeps its running means; `observe` moves those."""
+    twin = copy.copy(cell)
+    vars(twin).update({name: mean.clone() for name, mean in cell.named_buffers(recurse=False)})
+    return twin
 
 
 def parameter_gradients(
