@@ -82,6 +82,14 @@ class PlainLibrary(build_ext):
         super().initialize_options()
         self.parallel = True
 
+    def run(self) -> None:
+        """Build all anew: no library of older sources stays where one is left out."""
+        places = (self.build_lib, ".") if self.inplace else (self.build_lib,)
+        for ext in self.extensions:
+            for place in places:
+                Path(place, self.get_ext_filename(ext.name)).unlink(missing_ok=True)
+        super().run()
+
     def build_extension(self, ext: Extension) -> None:
         """Compile one library; a missing or failing compiler leaves it out and says so."""
         command = shlex.split(os.environ.get("CXX", "c++"))

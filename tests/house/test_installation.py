@@ -17,13 +17,14 @@ from tests.support.places import ROOT
 
 WORKING = 'extern "C" double half(double x) { return x / 2; }\n'
 BROKEN = 'extern "C" double half(double x) { return x / ; }\n'
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 
 
 def build(folder: Path, source: str, compiler: str) -> subprocess.CompletedProcess[str]:
     """Build a package of one C++ file in `folder` by the project's setup.py."""
     for name in ("setup.py", "README.md"):
         shutil.copy(ROOT / name, folder)
-    (folder / "bayes_asr/decode/search/csrc").mkdir(parents=True)
+    (folder / "bayes_asr/decode/search/csrc").mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "bayes_asr/__init__.py", folder / "bayes_asr")
     (folder / "bayes_asr/decode/search/csrc/half.cpp").write_text(source)
     return subprocess.run(
@@ -40,7 +41,7 @@ def _needs_setuptools() -> None:
     pytest.importorskip("setuptools")
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+@needs_compiler
 def test_native_code_is_a_library_without_python(tmp_path: Path) -> None:
     done = build(tmp_path, WORKING, "c++")
     assert done.returncode == 0, done.stderr
@@ -49,7 +50,7 @@ def test_native_code_is_a_library_without_python(tmp_path: Path) -> None:
     assert half(3.0) == 1.5
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+@needs_compiler
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.prefix)
 def test_native_library_is_there_where_it_can_be_compiled(library: SharedLibrary) -> None:
     assert library.usable, f"{library.fault}; install anew"
@@ -70,6 +71,15 @@ def test_native_code_that_cannot_be_built_is_left_out(
     done = build(tmp_path, source, compiler)
     assert done.returncode == 0, done.stderr
     assert f"bayes_asr.decode.search._decoder is left out: {reason}" in done.stdout
+    assert not list(tmp_path.rglob("*.so"))
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_no_older_library_stands_for_one_that_cannot_be_built(tmp_path: Path) -> None:
+    build(tmp_path, WORKING, "c++")
+    assert len(list(tmp_path.rglob("*.so"))) == 2  # where it is built, and in place
+    build(tmp_path, WORKING, "no-such-compiler")
     assert not list(tmp_path.rglob("*.so"))
 
 
