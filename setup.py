@@ -32,6 +32,15 @@ COSTS = {
     "_lattices": "sums over the paths of lattices take 5 times as long",
     "_kernels": "training takes up to twice as long",
 }
+# Arithmetic as it is written, whatever CXXFLAGS say. GCC's -fno-fast-math takes back -ffast-math,
+# but none of the options that it stands for.
+EXACT = (
+    "-fno-fast-math",
+    "-fno-unsafe-math-optimizations",
+    "-fno-associative-math",
+    "-fno-reciprocal-math",
+    "-fno-finite-math-only",
+)
 CARRIED = ("conf", "local", "recipes", "run.sh")  # what `bayes-asr run` needs outside a checkout
 
 DECODE = ["kaldifst>=1.7"]
@@ -94,7 +103,7 @@ class PlainLibrary(build_ext):
         """Compile one library; a missing or failing compiler leaves it out and says so."""
         command = shlex.split(os.environ.get("CXX", "c++"))
         flags = ["-O3", "-std=c++17", "-fPIC", "-pthread"]
-        flags += shlex.split(os.environ.get("CXXFLAGS", ""))
+        flags += [*shlex.split(os.environ.get("CXXFLAGS", "")), *EXACT]
         if ext.name.rpartition(".")[2] != "_kernels":  # the same bits on every processor
             flags.append("-ffp-contract=off")
         if shutil.which(command[0]) is None:

@@ -17,6 +17,10 @@ from tests.support.places import ROOT
 
 WORKING = 'extern "C" double half(double x) { return x / 2; }\n'
 BROKEN = 'extern "C" double half(double x) { return x / ; }\n'
+ROUNDING = """extern "C" double rounded(double x) {
+  return x == x ? x + 6755399441055744.0 - 6755399441055744.0 : 0;  // 1.5 * 2^52
+}
+"""
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 
 
@@ -81,6 +85,20 @@ def test_no_older_library_stands_for_one_that_cannot_be_built(tmp_path: Path) ->
     assert len(list(tmp_path.rglob("*.so"))) == 2  # where it is built, and in place
     build(tmp_path, WORKING, "no-such-compiler")
     assert not list(tmp_path.rglob("*.so"))
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_flags_of_the_user_change_no_arithmetic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single = "-fassociative-math -fno-signed-zeros -fno-trapping-math -ffinite-math-only"
+    monkeypatch.setenv("CXXFLAGS", f"-Ofast -ffast-math -funsafe-math-optimizations {single}")
+    done = build(tmp_path, ROUNDING, "c++")
+    assert done.returncode == 0, done.stderr
+    rounded = ctypes.CDLL(str(tmp_path / "bayes_asr/decode/search/_decoder.so")).rounded
+    rounded.restype, rounded.argtypes = ctypes.c_double, [ctypes.c_double]
+    assert [rounded(1.4), rounded(float("nan"))] == [1, 0]
 
 
 @pytest.mark.slow
