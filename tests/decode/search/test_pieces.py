@@ -17,7 +17,14 @@ from bayes_asr.decode.search.lattice_session import LatticeSession
 from bayes_asr.decode.search.utterance import ENGINES, decode_utterance
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from tests.decode.search.test_search import random_loglikes
-from tests.support.decode_cases import CASES, Golden, golden_case, random_network, word_paths
+from tests.support.decode_cases import (
+    CASES,
+    Golden,
+    assert_same_arrays,
+    golden_case,
+    random_network,
+    word_paths,
+)
 
 usable = [name for name in ENGINES if name == "numpy" or compiled.LIBRARY.usable]
 WordCosts = dict[tuple[int, ...], float]
@@ -82,6 +89,20 @@ def test_lattice_has_the_cheapest_path_of_each_sequence_of_words(
     there = cheapest(whole, max(costs.values()) - min(costs.values()) + 0.1)
     assert all(cost > there[words] - 0.01 for words, cost in costs.items())
     assert len({len(tids) for _, tids, *_ in paths}) == 1
+
+
+@pytest.mark.skipif(not compiled.LIBRARY.usable, reason="the C++ decoder is not built")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_native_pieces_equal_the_reference(seed: int) -> None:
+    options = SearchOptions(1.0, 3.0, UNLIMITED, 0, 1.0, allow_partial=True, prune_interval=1)
+    network, loglikes = random_network(seed, 5), random_loglikes(seed, 10)
+    sessions = [LatticeSession(network, "utt", options, ENGINES[each]) for each in usable]
+    for session in sessions:
+        session.advance(loglikes)
+    one, other = (session.finish()[0] for session in sessions)
+    assert isinstance(one, CompactLattice)
+    assert isinstance(other, CompactLattice)
+    assert_same_arrays(one, other)
 
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
