@@ -17,7 +17,7 @@ from bayes_asr.nn.kernels.reference.scan import Recurrence, step_through
 from bayes_asr.nn.layer import Layer, State
 from bayes_asr.nn.linear import Linear, factor_type, has_product, is_exporting
 from bayes_asr.nn.norm import build_norm
-from bayes_asr.nn.units.cell import Cell, build_cell, find_cell
+from bayes_asr.nn.units.cell import Cell, LogDomainCell, build_cell, find_cell
 
 SHORTEST_RUN = 10  # frames of a chunk that are worth packing V for a kernel
 
@@ -122,6 +122,9 @@ class RecurrentLayer(Layer):
             and library.runs_on(self.W.weight.device)
             and has_product(torch.float32)
             and (self.looks_ahead or self.cell.states == 1)
+            # torch rounds the product that dropout adds, and sigmoids, by the number of rows.
+            and self.cell.drop_offset(self._mask(PackedFrames(()), None)) is None
+            and (not self.as_probability or isinstance(self.cell, LogDomainCell))
         )
 
     def runs_on(self, path: str) -> bool:

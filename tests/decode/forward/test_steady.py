@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from bayes_asr.config.catalogue import DROPPED
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.nn.linear import PRODUCTS
@@ -15,6 +16,15 @@ from tests.support.nn_units import DIRECTIONS, RECURRENT, acoustic_model, name, 
 SIZE = 5
 PATHS = [path for path in library.paths() if path in PRODUCTS[torch.float32]]
 NORMS = ("batch", "layer", "none")
+DROPPING: list[dict[str, Any]] = [
+    {"unit": unit, "options": {"dropped_candidate": dropped}, "dropout": 0.2}
+    for unit in ("bru", "li-bru")
+    for dropped in DROPPED
+]
+PROBABLE: list[dict[str, Any]] = [
+    {"unit": unit, "options": {}, "hand_on": "prob"} for unit in ("bru", "li-bru", "ubru")
+]
+GIVEN = [*RECURRENT, *DROPPING, *PROBABLE]
 pytestmark = pytest.mark.skipif(not PATHS, reason="no compiled products: install a C++ compiler")
 
 
@@ -46,13 +56,13 @@ def threads() -> Any:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("number", range(len(RECURRENT)), ids=lambda n: name(RECURRENT[n]))
+@pytest.mark.parametrize("number", range(len(GIVEN)), ids=lambda n: name(GIVEN[n]))
 def test_company_and_threads_change_no_bit(
     number: int, path: str, monkeypatch: pytest.MonkeyPatch, threads: None
 ) -> None:
     monkeypatch.setenv(library.PATH_VARIABLE, path)
     form = {**DIRECTIONS[number % 3], "norm": NORMS[number % len(NORMS)]}
-    net, given = network(**RECURRENT[number], **form), utterances()
+    net, given = network(**GIVEN[number], **form), utterances()
     if not net.model.batch_invariant:
         assert precision_of(net) == torch.float64
         return
@@ -74,6 +84,18 @@ def test_most_units_are_steady() -> None:
     """That the test above tests something."""
     steady = {unit["unit"] for unit in RECURRENT if network(**unit).model.batch_invariant}
     assert steady >= {"rnn", "bru", "li-gru", "li-bru", "gru", "lstm"}
+
+
+def test_what_torch_adds_or_hands_on_is_in_double() -> None:
+    """Its product and its sigmoid, whose bits depend on the number of rows."""
+    assert [precision_of(network(**each)) for each in DROPPING[:3]] == [
+        torch.float32,  # zero: nothing is added
+        torch.float64,
+        torch.float64,
+    ]
+    for each in PROBABLE:
+        steady = each["unit"] != "ubru"
+        assert precision_of(network(**each)) == (torch.float32 if steady else torch.float64)
 
 
 def test_an_lstm_in_chunks_is_computed_in_double() -> None:
