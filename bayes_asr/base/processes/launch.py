@@ -10,6 +10,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from bayes_asr.base.processes.malloc import THREADS, share_threads
 from bayes_asr.base.processes.signals import SIGNALS
 
 HERE = "127.0.0.1"
@@ -21,7 +22,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
 
     torchrun itself exits with 1 and a traceback, whatever it was that ended its processes.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _count_processors() // processes)))
+    os.environ.setdefault(THREADS, share_threads(processes))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SHUTDOWN)
     logging.disable()  # the processes say themselves what happens to them
     config = LaunchConfig(
@@ -46,10 +47,3 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     except SignalException as error:
         return 128 + error.sigval
     return 0
-
-
-def _count_processors() -> int:
-    """The number of processors that this process may use; macOS tells only how many there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Settings of memory: freed blocks that glibc keeps, huge pages, and caches of libraries."""
+"""Settings of libraries: freed blocks that glibc keeps, huge pages, caches, and threads."""
 
 import ctypes as c
 import mmap
@@ -10,10 +10,17 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 NEVER = -1
 GIB = 2**30
 HUGE = 4  # GiB at the start of the heap that come in huge pages
-# oneDNN and what torch puts around it keep the code for the last 1,024 shapes of what products they
-# compute, half a megabyte each. Every batch has another number of frames, so only its own shapes
-# come again.
+# oneDNN, and torch around it, keep the code of products of the last 1,024 shapes, half a megabyte
+# each. Every batch has another number of frames, so only its own shapes come again.
 CACHES, SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"), "64"
+THREADS = "OMP_NUM_THREADS"
+
+
+def share_threads(processes: int) -> str:
+    """Return OMP_NUM_THREADS of each of several processes, which share what this one may use."""
+    affine = hasattr(os, "sched_getaffinity")  # macOS tells only how many there are
+    processors = len(os.sched_getaffinity(0)) if affine else os.cpu_count() or 1
+    return str(max(1, processors // processes))
 
 
 def keep_freed_memory() -> None:

@@ -14,9 +14,10 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, TypeVar
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.processes.malloc import THREADS, share_threads
 from bayes_asr.base.shards import Mapper
 
-SAFE_PATH, THREADS = "PYTHONSAFEPATH", "OMP_NUM_THREADS"
+SAFE_PATH = "PYTHONSAFEPATH"
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -140,8 +141,7 @@ def _environment_of_workers(nj: int) -> Iterator[None]:
     Until it leaves interrupts to this process, it does not hear of them.
     """
     # The workers share the processors, each with its part of the threads.
-    threads = str(max(1, (os.cpu_count() or 1) // nj))
-    variables = {SAFE_PATH: "1", THREADS: os.environ.get(THREADS, threads)}
+    variables = {SAFE_PATH: "1", THREADS: os.environ.get(THREADS, share_threads(nj))}
     previous = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     # A process inherits the mask, so a worker is born with interrupts blocked.

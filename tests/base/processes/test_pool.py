@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from bayes_asr.base.processes.pool import THREADS, map_utterances, open_pool
+from bayes_asr.base.processes.malloc import THREADS
+from bayes_asr.base.processes.pool import map_utterances, open_pool
 from tests.support.places import ROOT
 
 
@@ -21,7 +22,9 @@ def say_threads(utt: str, item: int) -> tuple[str, int, str]:
 def test_workers_share_the_processors_unless_told_otherwise(
     given: str | None, due: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    """What a job may use is less than the machine has."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)), raising=False)
     if given is None:
         monkeypatch.delenv(THREADS, raising=False)
     else:
