@@ -12,6 +12,8 @@ from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import key, positive, processes, real, seed
 from bayes_asr.config.merge import load
+from bayes_asr.config.schema import Config
+from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.start import train
 from bayes_asr.train.trials.search_runs import Outcome, SearchPlan, Trial, search
@@ -53,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train the trials that are left, and print the table."""
-    keep_freed_memory()
     base, space = load(args.config, args.set), read_space(args.space)
     if args.grid:
         settings = list(list_grid(space))
@@ -70,16 +71,19 @@ def run(args: argparse.Namespace) -> None:
         "seed": None if args.grid else args.seed,
         "rungs": list(rungs),
     }
-    run_trial = partial(
-        train,
-        open_pipe=open_pipe if args.allow_pipes else None,
-    )
+    run_trial = partial(_train, open_pipe=open_pipe if args.allow_pipes else None)
     plan = SearchPlan(run_trial, rungs, args.stop_at, args.nj)
     outcomes = search(trials, plan, args.out, about)
     if args.json:
         print(json.dumps([vars(outcome) for outcome in outcomes], indent=1))
     else:
         _print_table(outcomes, list(space))
+
+
+def _train(config: Config, run: Path, *, open_pipe: OpenPipe | None) -> None:
+    """Train a trial in a process, of `--nj` or this one, that keeps memory from batch to batch."""
+    keep_freed_memory()
+    train(config, run, open_pipe=open_pipe)
 
 
 def _make_trial(args: argparse.Namespace, number: int, settings: Settings) -> Trial:

@@ -5,6 +5,7 @@ import mmap
 import os
 import resource
 from contextlib import suppress
+from functools import cache
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 NEVER = -1
@@ -23,20 +24,20 @@ def share_threads(processes: int) -> str:
     return str(max(1, processors // processes))
 
 
+@cache
 def keep_freed_memory() -> None:
     """Let glibc keep what is freed, for the next batch of this process; elsewhere, do nothing.
 
     It returns tensors of tens of megabytes to the kernel otherwise, which hands them out again a
-    page at a time, each filled with zeros: some 10,000 faults in every training step. In pages of
-    4 KiB, matrix products wait for the addresses of pages too, so the heap is asked for in pages
-    of 2 MiB, where Linux grants them to those who ask (docs/performance.md). Addresses are
-    reserved, not memory, and only where they are not limited: the peak hardly changes.
+    page at a time, filled with zeros: some 10,000 faults in a training step. In pages of 4 KiB,
+    products wait for addresses too, so the heap is asked for in pages of 2 MiB, where Linux grants
+    them on request (docs/performance.md). Addresses are reserved, not memory, unless limited.
 
     What oneDNN keeps lies between the tensors of batches, which then need yet more memory, so it is
     limited, unless the environment says how. Call this before the first product.
     """
-    for cache in CACHES:
-        os.environ.setdefault(cache, SHAPES)
+    for variable in CACHES:
+        os.environ.setdefault(variable, SHAPES)
     with suppress(OSError, AttributeError):
         libc = c.CDLL(None)
         # Blocks above this threshold are mapped one by one, and unmapped when they are freed.
