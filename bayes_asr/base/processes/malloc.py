@@ -9,7 +9,7 @@ from functools import cache
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 NEVER = -1
-GIB = 2**30
+GIB, OLDER = 2**30, 2**25  # the largest threshold of older glibc
 HUGE = 4  # GiB at the start of the heap that come in huge pages
 # oneDNN, and torch around it, keep the code of products of the last 1,024 shapes, half a megabyte
 # each. Every batch has another number of frames, so only its own shapes come again.
@@ -40,9 +40,9 @@ def keep_freed_memory() -> None:
         os.environ.setdefault(variable, SHAPES)
     with suppress(OSError, AttributeError):
         libc = c.CDLL(None)
-        # Blocks above this threshold are mapped one by one, and unmapped when they are freed.
-        libc.mallopt(M_MMAP_THRESHOLD, GIB)
-        libc.mallopt(M_TRIM_THRESHOLD, NEVER)
+        # Larger blocks are unmapped when freed. It rises by itself, unless one of trimming is set.
+        if any(libc.mallopt(M_MMAP_THRESHOLD, size) for size in (GIB, OLDER)):
+            libc.mallopt(M_TRIM_THRESHOLD, NEVER)
         if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
             _ask_for_huge_pages(libc)
 
@@ -57,6 +57,5 @@ def _ask_for_huge_pages(libc: c.CDLL) -> None:
     blocks = [libc.malloc(size) for _ in range(HUGE)]
     for block in filter(None, blocks):
         # madvise wants an address at the begin of a page.
-        start = block - block % mmap.PAGESIZE
-        libc.madvise(start, size + mmap.PAGESIZE, mmap.MADV_HUGEPAGE)
+        libc.madvise(block - block % mmap.PAGESIZE, size + mmap.PAGESIZE, mmap.MADV_HUGEPAGE)
         libc.free(block)

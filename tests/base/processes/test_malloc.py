@@ -1,9 +1,15 @@
 """What the C library is told of memory."""
 
+import ctypes
+import os
+import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from bayes_asr.base.processes.malloc import keep_freed_memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of glibc and Linux")
 
@@ -32,6 +38,27 @@ def faults_of_a_batch():
 
 print([faults_of_a_batch() for _ in range(20)][-1] < 32)  # of 96 huge pages
 """
+
+
+@pytest.mark.parametrize(
+    ("most", "settings"), [(2**40, {-3: 2**30, -1: -1}), (2**25, {-3: 2**25, -1: -1}), (0, {})]
+)
+def test_glibc_trims_at_its_own_threshold_or_maps_by_ours(
+    most: int, settings: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M_TRIM_THRESHOLD (-1) ends what it does by itself; M_MMAP_THRESHOLD (-3) has a limit."""
+    made: dict[int, int] = {}
+
+    def mallopt(option: int, value: int) -> int:
+        accepted = option != -3 or value <= most
+        made.update({option: value} if accepted else {})
+        return int(accepted)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**40, 2**40))
+    monkeypatch.setattr(os, "environ", {})
+    keep_freed_memory.__wrapped__()
+    assert made == settings
 
 
 @pytest.mark.slow
