@@ -121,6 +121,14 @@ def test_only_named_parameters_are_trained(trains: tuple[str, ...]) -> None:
     assert "beta" in trains or activation.beta == 0
 
 
+@pytest.mark.parametrize("activation", [PSigmoid(4, 2, ("eta",)), PReLU(4, 2, ("alpha",))])
+def test_numbers_that_stay_lie_where_trained_ones_do(activation: PSigmoid | PReLU) -> None:
+    """On a GPU; the device meta refuses tensors of others too."""
+    coefficients = activation.to("meta", torch.float64).coefficients()
+    assert (coefficients.device.type, coefficients.dtype) == ("meta", torch.float64)
+    assert coefficients.shape == (2, len(activation.initial), 4)
+
+
 def test_unknown_parameter_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="has alpha; known here: eta, gamma, theta"):
         check_trained("p-sigmoid", ("alpha",))

@@ -179,8 +179,9 @@ def _fix_at_zero(scale: Tensor) -> Tensor:
 
 def _side_by_side(parameters: Sequence[Tensor | float], shape: tuple[int, int]) -> Tensor:
     """Parameters [sets, H], or one number for all of them, as [sets, P, H]."""
+    like = next((p for p in parameters if isinstance(p, Tensor)), torch.empty(0))
     return torch.stack(
-        [p if isinstance(p, Tensor) else torch.full(shape, p) for p in parameters], 1
+        [p if isinstance(p, Tensor) else like.new_full(shape, p) for p in parameters], 1
     )
 
 
