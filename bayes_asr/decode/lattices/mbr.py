@@ -114,9 +114,11 @@ def _check_size(table: ArcTable, words: list[int], name: str) -> None:
     positions, arcs = 2 * len(words) + 2, len(table.source)
     # Of doubles: alpha and beta of nodes; flow, and its parts that match and skip, of arcs. In C++
     # those of nodes, one at a time, and the choices of arcs.
-    size = 8 * positions * (2 * table.num_nodes + 3 * arcs)
+    size = 8 * (2 * table.num_nodes + 3 * arcs)
     if compiled.LIBRARY.usable:
-        size = positions * (8 * table.num_nodes + arcs)
+        size = 8 * table.num_nodes + arcs
+    # Of words: three sums of this round and of the one before, and a float32 copy of one.
+    size = positions * (size + (2 * 3 * 8 + 4) * len(table.words))
     if size > MOST_BYTES:
         raise InputError(
             f"{name}: confidences of {len(words)} words in a lattice of {arcs} arcs would take"

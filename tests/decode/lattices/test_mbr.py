@@ -1,5 +1,6 @@
 """Paths and minimum Bayes risk against counting over all paths of small lattices."""
 
+import tracemalloc
 from itertools import product
 
 import kaldialign
@@ -117,6 +118,34 @@ def test_lattice_that_would_take_too_much_memory_is_refused(
     monkeypatch.setattr("bayes_asr.decode.lattices.mbr.MOST_BYTES", 100)
     with pytest.raises(InputError, match=r"^hours: confidences of \d+ words .* cut the recording"):
         decode_mbr(word_lattice(0), LMWT, WIP, name="hours")
+
+
+def test_memory_that_is_counted_is_what_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a path of 300 words in a row, by what NumPy takes."""
+    ends, tids = np.r_[np.full(300, np.inf), 0].astype(np.float32), np.arange(301)
+    lattice = CompactLattice(
+        offsets=np.r_[tids, 300],
+        word=np.arange(1, 301, dtype=np.int32),
+        graph=np.zeros(300, np.float32),
+        acoustic=np.zeros(300, np.float32),
+        nextstate=np.arange(1, 301, dtype=np.int32),
+        tid_offsets=tids,
+        tids=np.ones(300, np.int32),
+        final_graph=ends,
+        final_acoustic=ends,
+        final_tid_offsets=np.zeros(302, np.int64),
+        final_tids=np.empty(0, np.int32),
+    )
+    tracemalloc.start()
+    words = [timed.word for timed in decode_mbr(lattice, 1.0).words]
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert words == list(range(1, 301))
+    monkeypatch.setattr("bayes_asr.decode.lattices.mbr.MOST_BYTES", 4 * taken)
+    decode_mbr(lattice, 1.0)
+    monkeypatch.setattr("bayes_asr.decode.lattices.mbr.MOST_BYTES", 0.9 * taken)
+    with pytest.raises(InputError, match="confidences of 300 words"):
+        decode_mbr(lattice, 1.0)
 
 
 def test_single_path_is_certain() -> None:
