@@ -25,6 +25,7 @@ from bayes_asr.data.features.front_end import (
     read_analysis,
 )
 from bayes_asr.gmm.affine import apply_transform
+from bayes_asr.gmm.files import MATRIX, TRANSFORMS
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices, write_matrix
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.data_dir import read_data_dir
@@ -196,7 +197,7 @@ def read_pipeline(model_dir: Path) -> Pipeline:
     none. InputError for an unknown option.
     """
     cmvn = _read_cmvn(model_dir / "cmvn_opts")
-    final, full = model_dir / "final.mat", model_dir / "full.mat"
+    final, full = model_dir / MATRIX, model_dir / "full.mat"
     if not is_there(final):
         options = read_options(model_dir / "delta_opts", DELTAS)
         if options["delta-window"] != DELTA_WINDOW:
@@ -236,7 +237,7 @@ def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
             discard(model_dir / name)
         else:
             write_lines([line], model_dir / name)
-    for name, matrix in (("final.mat", pipeline.matrix), ("full.mat", pipeline.full)):
+    for name, matrix in ((MATRIX, pipeline.matrix), ("full.mat", pipeline.full)):
         if matrix is None:
             discard(model_dir / name)
         else:
@@ -245,7 +246,7 @@ def write_pipeline(pipeline: Pipeline, model_dir: Path) -> None:
 
 def has_transforms(directory: Path) -> bool:
     """Whether there are transforms of speakers."""
-    return is_there(directory / "trans.1")
+    return is_there(directory / TRANSFORMS)
 
 
 def find_transforms(directory: Path) -> list[Path]:
@@ -282,7 +283,7 @@ def write_transforms(transforms: Iterable[tuple[str, np.ndarray]], directory: Pa
     """
     for path in find_files(directory, "trans.*[0-9]"):
         discard(path)
-    return write_matrices(transforms, directory / "trans.1")
+    return write_matrices(transforms, directory / TRANSFORMS)
 
 
 def write_fmllr(

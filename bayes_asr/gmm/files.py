@@ -6,7 +6,9 @@ from bayes_asr.base.files import is_there
 
 MODEL = "final.mdl"
 UNADAPTED = "final.alimdl"  # of unadapted features, with the Gaussians of final.mdl
-PIPELINE = ("cmvn_opts", "delta_opts", "splice_opts", "final.mat", "full.mat")
+MATRIX = "final.mat"  # of LDA and MLLT
+TRANSFORMS = "trans.1"  # of speakers
+PIPELINE = ("cmvn_opts", "delta_opts", "splice_opts", MATRIX, "full.mat")
 OUTPUTS = (  # patterns of all files that the first phase removes
     MODEL,
     UNADAPTED,

@@ -9,7 +9,15 @@ from bayes_asr.base.shards import Mapper
 from bayes_asr.decode.align.best_path import AlignOptions
 from bayes_asr.gmm import jobs
 from bayes_asr.gmm.features import read_pipeline, write_pipeline, write_transforms
-from bayes_asr.gmm.files import MODEL, PIPELINE, UNADAPTED, find_unadapted, is_adapted
+from bayes_asr.gmm.files import (
+    MATRIX,
+    MODEL,
+    PIPELINE,
+    TRANSFORMS,
+    UNADAPTED,
+    find_unadapted,
+    is_adapted,
+)
 from bayes_asr.gmm.resumable import ALIGNMENTS, Dependencies, PhaseRunner, StepFolders
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.text import write_lines
@@ -34,8 +42,6 @@ class Realignment(PhaseRunner):
     write: ali.1.gz, final.mdl, tree, trans.1 and the options of the features.
     """
 
-    results = (MODEL, "tree", ALIGNMENTS)
-
     def __init__(
         self,
         folders: StepFolders,
@@ -56,6 +62,8 @@ class Realignment(PhaseRunner):
         source = folders.initial
         self.options, self.boost = options, boost_silence
         self.adapts = is_adapted(source) if adapt is None else adapt
+        copied = [name for name in (MATRIX, UNADAPTED) if is_there(source / name)]
+        self.results = [MODEL, "tree", ALIGNMENTS, *copied, *([TRANSFORMS] if self.adapts else [])]
         super().__init__(
             folders,
             mapper,

@@ -1,6 +1,6 @@
 """The passes of Kaldi's train_mono.sh, train_deltas.sh, train_lda_mllt.sh and train_sat.sh."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from bayes_asr.base.files import discard
+from bayes_asr.base.files import discard, is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.shards import Mapper
 from bayes_asr.gmm import jobs
@@ -24,7 +24,7 @@ from bayes_asr.gmm.features import (
     write_pipeline,
     write_transforms,
 )
-from bayes_asr.gmm.files import MODEL, PIPELINE, TREE_FILES, UNADAPTED
+from bayes_asr.gmm.files import MATRIX, MODEL, PIPELINE, TRANSFORMS, TREE_FILES, UNADAPTED
 from bayes_asr.gmm.first_model import Converter, derive_transitions, init_mixtures
 from bayes_asr.gmm.gaussian_sums import Statistics, estimate
 from bayes_asr.gmm.jobs import LoadedInputs
@@ -43,7 +43,7 @@ from bayes_asr.gmm.resumable import (
     share_frames,
 )
 from bayes_asr.gmm.roots import read_roots
-from bayes_asr.gmm.schedule import TrainingSchedule
+from bayes_asr.gmm.schedule import Kind, TrainingSchedule
 from bayes_asr.gmm.splitting import TreeOptions, build_tree
 from bayes_asr.gmm.transitions import update_transitions
 from bayes_asr.gmm.tree_statistics import Context, sum_tree_stats
@@ -62,6 +62,7 @@ FIRST_POWER = 0.2  # of the first splitting, in which gmm-mixup is left to itsel
 MIN_OCCUPANCY = 10.0  # frames that a Gaussian wants
 MAX_SKIPPED = 0.5  # of the utterances: more have transcripts of other recordings
 INITIAL_MIN_OCCUPANCY = 3.0  # in the first estimation, so that rare phones get a Gaussian
+RESULTS: Mapping[Kind, Sequence[str]] = {"lda-mllt": [MATRIX], "sat": [TRANSFORMS, UNADAPTED]}
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ class GmmTrainer(PhaseRunner):
         `max_skipped`, for inputs that do not fit, and where `out` holds a model of another program.
         """
         self.schedule = schedule
+        copied = [MATRIX] if schedule.kind == "sat" and is_there(folders.initial / MATRIX) else []
+        self.results = [*self.results, *RESULTS.get(schedule.kind, ()), *copied]
         # The hash of these files tells whether a training in `out` can go on (`progress`).
         alignments = folders.source
         required, optional = [folders.lang / name for name in TREE_FILES], []

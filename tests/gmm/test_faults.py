@@ -249,6 +249,18 @@ def test_a_result_that_is_lost_is_made_anew(lost: str, lab: Path) -> None:
     assert Path("mono", lost).read_bytes() == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["trans.1", "final.alimdl"])
+def test_a_result_of_an_adapting_alignment_that_is_lost_is_made_anew(lost: str, lab: Path) -> None:
+    """Without final.alimdl, `decode` would take its model for one that was not adapted."""
+    shutil.copyfile("mono/final.mdl", "mono/final.alimdl")
+    align(lab)
+    before = Path("ali", lost).read_bytes()
+    Path("ali", lost).unlink()
+    align(lab)
+    assert Path("ali", lost).read_bytes() == before
+
+
 def test_what_begins_anew_leaves_no_file_of_what_was(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,6 +196,21 @@ def test_other_options_and_inputs_begin_anew(few: Path, tmp_path: Path) -> None:
     assert (out / "final.mdl").read_bytes() == model
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "results"),
+    [("tri2", ["final.mat"]), ("tri3", ["final.mat", "trans.1", "final.alimdl"])],
+)
+@pytest.mark.usefixtures("hasty_clusters")
+def test_every_result_that_is_lost_is_made_anew(
+    name: str, results: list[str], few: Path, tmp_path: Path
+) -> None:
+    due = train_few(few, name, tmp_path / "out")
+    for lost in results:
+        (tmp_path / "out" / lost).unlink()
+        assert train_few(few, name, tmp_path / "out") == due
+
+
 @pytest.mark.parametrize("name", ["final.mdl", "ali.3.gz", "cmvn_opts"])
 def test_files_of_others_stay(name: str, few: Path, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"of Kaldi")
