@@ -87,13 +87,10 @@ class LoadedInputs:
         self.features.check_dimension(mixtures.dim, self.inputs.model)
         return mixtures
 
-    def iter_frames(
-        self, aligned: Aligned, features: SpeakerFeatures | None = None
-    ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Utterances, their transition-ids [T] and features [T, D], adapted unless given."""
-        features = features or self.features
+    def iter_frames(self, aligned: Aligned) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Utterances, their transition-ids [T] and features [T, D]."""
         for utt, tids in aligned:
-            x = features[utt]
+            x = self.features[utt]
             if len(x) != len(tids):
                 advice = advise_lengths(frames=len(x), labels=len(tids))
                 raise InputError(
@@ -158,12 +155,11 @@ def sum_chain_tree(
     return accumulate_tree(frames, converter.new, context)
 
 
-def sum_lda(pipeline: Pipeline, inputs: JobInputs, share: str, aligned: Aligned) -> LdaStatistics:
-    """Statistics of LDA, of frames that a pipeline splices (acc-lda)."""
+def sum_lda(inputs: JobInputs, share: str, aligned: Aligned) -> LdaStatistics:
+    """Statistics of LDA, of spliced frames (acc-lda)."""
     loaded, random = load_inputs(inputs), Random()  # each job of Kaldi's begins with seed 1 too
-    spliced = loaded.open_features(pipeline)
-    total = LdaStatistics.zeros(loaded.transitions.num_pdfs, spliced.dim)
-    for _, tids, x in loaded.iter_frames(aligned, spliced):
+    total = LdaStatistics.zeros(loaded.transitions.num_pdfs, loaded.features.dim)
+    for _, tids, x in loaded.iter_frames(aligned):
         total.add(x, loaded.speech_pdfs(tids).prune(PRUNING, random))
     return total
 
@@ -184,8 +180,13 @@ def estimate_fmllr(
     """
     loaded = load_inputs(inputs)
     speech = ((x, loaded.speech_pdfs(tids)) for _, tids, x in loaded.iter_frames(aligned))
-    divider = read_gmm(aligner)[1] if aligner else None
+    divider = _open_divider(inputs, aligner) if aligner else None
     return speaker, adapt_speaker(speaker, speech, loaded.mixtures, aligner=divider)
+
+
+@lru_cache(maxsize=1)
+def _open_divider(inputs: JobInputs, aligner: Path) -> Mixtures:
+    return load_inputs(inputs).mixtures if aligner == inputs.model else read_gmm(aligner)[1]
 
 
 @lru_cache(maxsize=1)

@@ -178,8 +178,8 @@ class GmmTrainer(PhaseRunner):
     def estimate_lda(self, _: int) -> None:
         """Estimate LDA of spliced frames."""
         spliced = Pipeline.spliced(self.schedule.left_context, self.schedule.right_context)
-        inputs = self.job_inputs(self.source, self.source / MODEL)
-        classes = partial(jobs.sum_lda, spliced, inputs)
+        inputs = replace(self.job_inputs(self.source, self.source / MODEL), pipeline=spliced)
+        classes = partial(jobs.sum_lda, inputs)
         total = reduce(add, self.mapper(classes, share_frames(self.iter_source_alignments())))
         matrix, full = estimate_lda(total, self.schedule.dimensions)
         with self.commit_phase():
