@@ -40,6 +40,12 @@ def refuse_replacing(files: Iterable[Path], inputs: Iterable[Path]) -> None:
         )
 
 
+def refuse_read(out: Path, folders: Iterable[Path]) -> None:
+    """InputError where the folder to write is one of those that are read, by whatever name."""
+    if os.path.realpath(out) in map(os.path.realpath, folders):
+        raise InputError(f"{out}: holds what is read; choose another folder")
+
+
 def refuse_foreign(directory: Path, names: Iterable[str], verb: str) -> None:
     """InputError where a folder has files of these names, none of which `verb` wrote."""
     foreign = [name for name in names if os.path.lexists(directory / name)]

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import find_files, is_there
 from bayes_asr.base.kept_results import KeptResults
+from bayes_asr.base.places import refuse_foreign, refuse_read
 from bayes_asr.base.processes.pool import map_serially
 from bayes_asr.base.shards import Mapper
 from bayes_asr.config.decoding_keys import SearchOptions
@@ -21,7 +23,7 @@ from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.data.sound.recordings import MAX_SKIPPED
 from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search import embedded_decoder
-from bayes_asr.decode.search.archive import write_decoding
+from bayes_asr.decode.search.archive import COSTS, OUTPUTS, WORDS, write_decoding
 from bayes_asr.decode.search.embedded_decoder import EmbeddedDecoder, Result, decode_one
 from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, DecodeSummary
 from bayes_asr.decode.search.utterance import choose_engine
@@ -99,8 +101,10 @@ def decode_data(
     trans.1: the transforms of the speakers.  Each speaker is one item of `mapper` then, otherwise
     each utterance is; `kept` are the results of an ended call.  Utterances without features are
     named and left out; InputError, before anything is decoded, if they are a larger share than
-    `max_skipped`.  Other faults are those of `decode_archive`.
+    `max_skipped`, and where `out` is read, or has files of another program.  Other faults are those
+    of `decode_archive`.
     """
+    _refuse_folder(out, [table.data, job.graph, job.model.parent])
     task = DecodingTask(table, job, adaptation, choose_engine().name)
     directory = table.read_data_dir()
     lacking = report_lacking({FEATURES: directory}, max_skipped, SKIP_OPTION)
@@ -122,6 +126,15 @@ def decode_data(
         return write_decoding(job, decoder, Path(out), record)
     finally:
         open_models.cache_clear()
+
+
+def _refuse_folder(out: Path, read: Iterable[Path]) -> None:
+    """InputError where a folder is read, or has files that no decoding of ours has left."""
+    refuse_read(out, read)
+    # Every decoding leaves costs.txt, which Kaldi's scripts do not write.
+    if not is_there(out / COSTS):
+        files = [path.name for name in (WORDS, *OUTPUTS) for path in find_files(out, name)]
+        refuse_foreign(out, files, "gmm decode")
 
 
 def lasts(results: SpeakerResults) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, is_there, real_path, replacing, together
+from bayes_asr.base.files import discard, find_files, is_there, replacing, together
+from bayes_asr.base.places import refuse_foreign, refuse_read
 from bayes_asr.base.progress import follow
 from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features import fmllr_record
@@ -293,11 +294,11 @@ def write_fmllr(
 
     transforms: the folder of trans.N. `out` gets feats, the statistics of its speakers, the tables
     of `data` that say nothing of the features and, where `data` has a frontend.json, fmllr.json.
-    Returns how many utterances. InputError for a speaker without a transform; nothing is written
-    then.
+    Returns how many utterances. InputError for a speaker without a transform, and where `out` is
+    read or a data directory of others; nothing is written then.
     """
-    if real_path(out) == real_path(data):
-        raise InputError(f"{out}: holds the features that are read; choose another folder")
+    refuse_read(out, [data, model_dir, transforms])
+    _refuse_data_dir(out)
     pipeline = replace(read_pipeline(model_dir), transforms=read_transforms(transforms))
     directory = read_data_dir(data, open_pipe=open_pipe)
     features = SpeakerFeatures(directory, pipeline, open_pipe=open_pipe)
@@ -326,6 +327,14 @@ def write_fmllr(
         else:
             discard(out / fmllr_record.FILE)
     return count
+
+
+def _refuse_data_dir(out: Path) -> None:
+    """InputError where a data directory is not of `write_fmllr`."""
+    # Without a frontend.json in `data` there is no record, but both archives are in the folder.
+    ours = all(is_there(out / name) for name in ("feats.ark", "cmvn.ark"))
+    if not is_there(out / fmllr_record.FILE) and (not ours or is_there(out / "frontend.json")):
+        refuse_foreign(out, ["feats.scp", *TABLES], "gmm features")
 
 
 def _read_cmvn(path: Path) -> Cmvn:

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, find_files, is_there, real_path, replacing, together
+from bayes_asr.base.files import discard, find_files, is_there, replacing, together
 from bayes_asr.base.log import LOGGER
+from bayes_asr.base.places import refuse_read
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
@@ -101,9 +102,7 @@ class PhaseRunner:
         folder that is read.
         """
         data, lang, out = folders.data, folders.lang, folders.out
-        for directory in filter(None, (data, lang, folders.source)):
-            if real_path(directory) == real_path(out):
-                raise InputError(f"{out}: holds what is read; choose another folder")
+        refuse_read(out, filter(None, (data, lang, folders.source)))
         lang_files = (lang / name for name in LANG_FILES)
         required = [data / "feats.scp", *lang_files, *dependencies.required]
         for path in required:

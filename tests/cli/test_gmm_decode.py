@@ -16,6 +16,7 @@ from bayes_asr.decode.search.search_record import read_record
 from bayes_asr.evaluate.report.runs import find_systems
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.kaldi_io.ark import write_matrices
+from tests.attacks.laboratory import contents
 from tests.support.places import CONF, RECIPES
 from tests.support.spoken_mixtures import Spoken, write_model, write_spoken
 
@@ -68,6 +69,35 @@ def test_record_says_with_what_a_set_was_decoded(spoken: Spoken, tmp_path: Path)
     assert (record["beam"], record["lattice_beam"], record["gaussians"]) == (11, 6, 6)
     assert record["parameters"] == 6 * (2 * 4 + 1)
     assert record["model"] == str(spoken.model / "final.mdl")
+
+
+@pytest.mark.parametrize("out", ["data", "graph", "model", "link"])
+def test_what_is_read_is_not_written_to(out: str, spoken: Spoken, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(spoken.model)
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match=f"{out}: holds what is read"):
+        run_step(decode, spoken.data, spoken.graph, spoken.model, tmp_path / out)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["lat.3.gz", "trans.2", "words.txt"])
+def test_what_others_have_decoded_stays(name: str, spoken: Spoken, tmp_path: Path) -> None:
+    """As Kaldi's decode.sh leaves it, and the table of a lang folder."""
+    (theirs := tmp_path / "decode_dev").mkdir()
+    (theirs / name).write_bytes(b"of Kaldi")
+    with pytest.raises(InputError, match=f"decode_dev: holds {name}, which bayes-asr gmm decode"):
+        decode_dev(spoken, tmp_path)
+    assert [(path.name, path.read_bytes()) for path in theirs.iterdir()] == [(name, b"of Kaldi")]
+
+
+def test_a_folder_of_an_earlier_version_is_decoded_anew(spoken: Spoken, tmp_path: Path) -> None:
+    """The first one left no decode.json."""
+    decode_dev(spoken, tmp_path / "mono")
+    folder = tmp_path / "mono" / "decode_dev"
+    before = contents(folder)
+    (folder / "decode.json").unlink()
+    decode_dev(spoken, tmp_path / "mono")
+    assert contents(folder) == before
 
 
 def test_folder_is_scored_as_a_run(

@@ -1,5 +1,6 @@
 """What a GMM reads: pipelines in Kaldi's files, transforms by speaker, adapted data directories."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from bayes_asr.gmm.features import (
 from bayes_asr.gmm.gaussian_sums import accumulate
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, read_scp, write_matrices
 from bayes_asr.kaldi_io.data_dir import read_data_dir
+from tests.attacks.laboratory import contents
 from tests.support.golden_data import write_golden_data
 from tests.support.mixtures import golden_gmms
 from tests.support.small_corpus import write_data_dir
@@ -227,8 +229,53 @@ def test_nothing_is_written_where_a_speaker_has_no_transform(
     with pytest.raises(InputError, match="speaker b of b-1 has no transform"):
         write_fmllr(data, model_dir, model_dir, tmp_path / "fmllr")
     assert not any((tmp_path / "fmllr").iterdir())
-    with pytest.raises(InputError, match="holds the features that are read"):
-        write_fmllr(data, model_dir, model_dir, data)
+
+
+@pytest.mark.parametrize("out", ["data", "tri3", "ali"])
+def test_what_adapted_features_are_made_of_stays(
+    out: str, data: Path, model_dir: Path, tmp_path: Path
+) -> None:
+    ali = tmp_path / "ali"
+    write_transforms(TRANSFORMS.items(), ali)
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match=f"{out}: holds what is read"):
+        write_fmllr(data, model_dir, ali, tmp_path / out)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_data_directory_of_others_stays(
+    sound: bool, data: Path, model_dir: Path, tmp_path: Path
+) -> None:
+    """Kaldi's archives lie elsewhere; those of `bayes-asr features` beside frontend.json."""
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    for name in ("stm", "frontend.json") if sound else ("glm",):
+        (other / name).write_text("{}")
+    if sound:
+        for name in ("feats.ark", "cmvn.ark"):
+            (other / name).touch()
+    else:
+        (other / "feats.ark").unlink(missing_ok=True)
+    before = contents(other)
+    with pytest.raises(InputError, match=r"other: holds .*, which bayes-asr gmm features did not"):
+        write_fmllr(data, model_dir, model_dir, other)
+    assert contents(other) == before
+
+
+@pytest.mark.parametrize("kept", ["fmllr.json", "cmvn.ark"])
+def test_adapted_features_are_made_anew(
+    kept: str, data: Path, model_dir: Path, tmp_path: Path
+) -> None:
+    """Also where their archives were removed, and of versions that left no record."""
+    out = tmp_path / "fmllr"
+    (data / "frontend.json").write_text('{"kind": "mfcc"}')
+    write_fmllr(data, model_dir, model_dir, out)
+    before = contents(out)
+    for name in {"fmllr.json", "cmvn.ark"} - {kept}:
+        (out / name).unlink()
+    assert write_fmllr(data, model_dir, model_dir, out) == len(UTTERANCES)
+    assert contents(out) == before
 
 
 def test_statistics_of_the_speaker_are_subtracted_as_apply_cmvn_does(data: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, is_there, read_text, real_path, together
 from bayes_asr.base.log import LOGGER
+from bayes_asr.base.places import refuse_read
 from bayes_asr.data.sound.audio import split_speed
 from bayes_asr.kaldi_io.ark import read_scp
 from bayes_asr.kaldi_io.binary import iter_lines
@@ -39,8 +40,7 @@ def write_speeds(data: Path, out: Path, factors: Sequence[Fraction]) -> int:
     such tables and was not written by this, for the commands of a wav.scp, and for names that two
     speeds would share.
     """
-    if real_path(data) == real_path(out):
-        raise InputError(f"{out}: holds what is read; choose another folder")
+    refuse_read(out, [data])
     if len({*factors}) < len(factors):
         raise InputError(f"a speed is there twice: {', '.join(map(_format, factors))}")
     stale = [name for name in ("feats.scp", "cmvn.scp") if is_there(out / name)]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, is_there, together
+from bayes_asr.base.places import refuse_foreign, refuse_read
 from bayes_asr.decode.graph.dictionary import SUFFIXES, Dictionary, Sets, flatten, read_dictionary
 from bayes_asr.decode.graph.lang import SILENCE_PROBABILITY
 from bayes_asr.decode.graph.lexicon import (
@@ -86,9 +87,10 @@ def write_lang(dict_dir: Path, out: Path, options: LangOptions) -> None:
     """Write the lang folder `out` of a dict folder, as prepare_lang.sh does with these options.
 
     Text files are Kaldi's, byte for byte; the arcs of a state of L.fst and L_disambig.fst may be in
-    another order. InputError as `read_dictionary` and `build_topology`, and for an `oov` that the
-    lexicon lacks.
+    another order. InputError as `read_dictionary` and `build_topology`, for an `oov` that the
+    lexicon lacks, and where `out` is the dict folder, or has tables of a model or a graph.
     """
+    _refuse_folder(dict_dir, out)
     dictionary = read_dictionary(dict_dir)
     oov, pause_share = options.oov, options.silence_probability
     if not 0 <= pause_share < 1:
@@ -128,6 +130,13 @@ def write_lang(dict_dir: Path, out: Path, options: LangOptions) -> None:
         ):
             fst = build_lexicon_fst(entries, phones, words, between, pause_share, backoff=backoff)
             write_fst(sort_by_output(fst), out / name, "vector")
+
+
+def _refuse_folder(dict_dir: Path, out: Path) -> None:
+    """InputError where a folder is read, or has the tables of a model or a graph."""
+    refuse_read(out, [dict_dir])
+    if not any(is_there(out / name) for name in ("topo", "L.fst", "L_disambig.fst")):
+        refuse_foreign(out, ["words.txt", "phones.txt"], "gmm lang")
 
 
 def _list_phones(dictionary: Dictionary, positions: bool, highest: int) -> PhoneSets:

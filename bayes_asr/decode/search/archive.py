@@ -30,6 +30,7 @@ DECODERS: Mapping[str, Callable[[str, Path], Decoder]] = {
 """Decoders by the name of the backend, made of a command that runs jobs and a folder of logs."""
 SCRATCH = ".decode."
 OUTPUTS = ("lat.*.gz", "trans.*", "num_jobs")  # of a decoder; Kaldi's names
+WORDS, COSTS = "words.txt", "costs.txt"
 MOST_NAMED = 5  # failed utterances in the message; all are in the log
 
 
@@ -133,9 +134,9 @@ def write_hypotheses(
         write_text(((r.utt, [symbols[word] for word in words]) for r, words in pairs), path)
         return path
 
-    write_words(out / "words.txt", [result.words for result in results])
+    write_words(out / WORDS, [result.words for result in results])
     costs = ((r.utt, [f"{r.graph_cost:.7g}", f"{r.acoustic_cost:.7g}"]) for r in results)
-    write_text(costs, out / "costs.txt")
+    write_text(costs, out / COSTS)
     fresh = [
         write_words(out / f"words.lmwt{lmwt:g}.wip{wip:.1f}.txt", [r.sweep[k] for r in results])
         for k, (lmwt, wip) in enumerate(job.grid)

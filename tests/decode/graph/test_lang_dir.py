@@ -16,6 +16,7 @@ from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_topology
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.text import read_symbols
+from tests.attacks.laboratory import contents
 
 PLAIN: dict[str, Any] = {"position_dependent": False}
 CORPORA: dict[str, dict[str, Any]] = {
@@ -130,6 +131,27 @@ def test_word_positions_are_those_of_the_script(tmp_path: Path) -> None:
     }
     words = (folder.parent / "words.txt").read_text().split()[::2]
     assert " ".join(words) == "<eps> !SIL <noise> <unk> a b bad tab #0 <s> </s>"
+
+
+@pytest.mark.parametrize("out", ["dict", "graph"])
+def test_what_is_no_lang_folder_stays(out: str, tmp_path: Path) -> None:
+    """A graph or a model whose table of words or phones was replaced would be of no use."""
+    write_files(tmp_path / "dict", DICT)
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "words.txt").write_text("<eps> 0\n")
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match=f"{out}: holds w"):
+        write_lang(tmp_path / "dict", tmp_path / out, LangOptions("<unk>"))
+    assert contents(tmp_path) == before
+
+
+def test_a_lang_folder_that_lacks_files_is_made_anew(tmp_path: Path) -> None:
+    write_files(tmp_path / "dict", DICT)
+    write_lang(tmp_path / "dict", tmp_path / "lang", LangOptions("<unk>"))
+    before = contents(tmp_path)
+    (tmp_path / "lang" / "L.fst").unlink()
+    write_lang(tmp_path / "dict", tmp_path / "lang", LangOptions("<unk>"))
+    assert contents(tmp_path) == before
 
 
 def test_silence_phones_may_share_their_states(tmp_path: Path) -> None:
