@@ -25,6 +25,7 @@ from bayes_asr.data.features.front_end import (
     cmvn_statistics,
     read_analysis,
 )
+from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.gmm.affine import apply_transform
 from bayes_asr.gmm.files import MATRIX, TRANSFORMS
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices, write_matrix
@@ -178,8 +179,12 @@ class SpeakerFeatures:
 
     @property
     def utterances(self) -> list[str]:
-        """All utterances that have features, in the order of feats.scp."""
+        """All utterances of feats.scp in its order."""
         return self._features.utterances
+
+    def has_frames(self, utt: str) -> bool:
+        """Whether an utterance has any; Kaldi's features of too little sound have none."""
+        return self._features.count_frames(utt) > 0
 
     def _check_transforms(self) -> None:
         where = self.directory / "feats.scp"
@@ -294,8 +299,9 @@ def write_fmllr(
 
     transforms: the folder of trans.N. `out` gets feats, the statistics of its speakers, the tables
     of `data` that say nothing of the features and, where `data` has a frontend.json, fmllr.json.
-    Returns how many utterances. InputError for a speaker without a transform, and where `out` is
-    read or a data directory of others; nothing is written then.
+    Returns how many utterances; those without frames are named and left out. InputError for a
+    speaker without a transform, and where `out` is read or a data directory of others; nothing is
+    written then.
     """
     refuse_read(out, [data, model_dir, transforms])
     _refuse_data_dir(out)
@@ -304,9 +310,13 @@ def write_fmllr(
     features = SpeakerFeatures(directory, pipeline, open_pipe=open_pipe)
     # CMVN statistics of the adapted features are summed while these are written.
     sums: dict[str, np.ndarray] = {}
+    empty: list[str] = []
 
     def adapt() -> Iterator[tuple[str, np.ndarray]]:
         for utt in follow(features.utterances, "features"):
+            if not features.has_frames(utt):
+                empty.append(utt)
+                continue
             x = features[utt]
             speaker = features.speakers[utt]
             sums[speaker] = sums.get(speaker, 0.0) + cmvn_statistics([x])
@@ -315,18 +325,24 @@ def write_fmllr(
     with together(out):
         count = write_matrices(adapt(), out / "feats.ark", out / "feats.scp")
         write_matrices(sorted(sums.items()), out / "cmvn.ark", out / "cmvn.scp")
-        for name in TABLES:
-            if is_there(data / name):
-                with replacing(out / name) as temporary:
-                    shutil.copyfile(data / name, temporary)
-            else:
-                discard(out / name)
+        _copy_tables(data, out)
         discard(out / "frontend.json")  # of features of sound that were there before
         if sound := read_analysis(data):
             write_record(FmllrRecord(model_dir, sound), out)
         else:
             discard(out / fmllr_record.FILE)
+    report_skipped(f"no frames in {data}", empty, len(features.utterances), limit=1)
     return count
+
+
+def _copy_tables(data: Path, out: Path) -> None:
+    """Copy what says nothing of the features, and remove what `data` lacks."""
+    for name in TABLES:
+        if is_there(data / name):
+            with replacing(out / name) as temporary:
+                shutil.copyfile(data / name, temporary)
+        else:
+            discard(out / name)
 
 
 def _refuse_data_dir(out: Path) -> None:

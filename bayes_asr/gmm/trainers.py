@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
+from itertools import islice
 from operator import add
 from typing import cast
 
@@ -167,7 +168,8 @@ class GmmTrainer(PhaseRunner):
     def initialise(self, _: int) -> None:
         """Make monophones of one Gaussian for each state, all of them alike (gmm-init-mono)."""
         features = LoadedInputs(self.job_inputs()).features
-        initial = (features[utt] for utt in features.utterances[:FIRST_UTTERANCES])
+        spoken = islice(filter(features.has_frames, features.utterances), FIRST_UTTERANCES)
+        initial = (features[utt] for utt in spoken)
         sets = read_phone_sets(self.lang / "phones/sets.int")
         tree, transitions, mixtures = init_monophones(self.topology, sets, initial, self.data)
         self.progress.initial_gaussians = mixtures.num_gaussians

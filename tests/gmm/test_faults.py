@@ -21,7 +21,7 @@ from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, write_matric
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.text import read_mapping
 from tests.attacks.laboratory import contents
-from tests.support.archives import one_line
+from tests.support.archives import one_line, put_empty_first
 from tests.support.golden_data import find_lang, keep_lines, lay_out, write_few
 
 SHORT: dict[str, Any] = {"passes": 1, "growing": 1, "realign": (), "gaussians": 150}
@@ -99,6 +99,27 @@ def test_an_utterance_without_features_is_named_and_left_out(
     assert said.count(f"no alignment of data for 1 of 4 utterances: {utt}; they are skipped") == 2
     with pytest.raises(InputError, match=r"1 of 4 .* more than --max-skipped = 0\.2 allows"):
         align(lab, "less", max_skipped=0.2)
+
+
+@pytest.mark.slow
+def test_an_utterance_without_frames_is_left_out(
+    lab: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Kaldi's steps do; the models are those of the others."""
+    speakers = read_mapping(Path("data/utt2spk"))
+    align(lab, adapt=True)
+    write_fmllr(Path("data"), Path("mono"), Path("ali"), Path("whole"))
+    utt = "a-empty"
+    put_empty_first(Path("data"), utt, next(iter(speakers.values())))
+    with Path("data/text").open("a") as text:
+        text.write(f"{utt} sil\n")
+    train(lab, out="new")
+    assert Path("new/final.mdl").read_bytes() == Path("mono/final.mdl").read_bytes()
+    assert f"no alignment of data for 1 of 5 utterances: {utt}; they are skipped" in caplog.text
+    assert write_fmllr(Path("data"), Path("mono"), Path("ali"), Path("adapted")) == 4
+    assert f"no frames in data for 1 of 5 utterances: {utt}; they are skipped" in caplog.text
+    for name in ("feats.ark", "cmvn.ark"):
+        assert Path("adapted", name).read_bytes() == Path("whole", name).read_bytes()
 
 
 def test_a_speaker_who_is_not_aligned_keeps_his_features(lab: Path) -> None:

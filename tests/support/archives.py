@@ -26,6 +26,14 @@ def ark_file(folder: Path, content: bytes, name: str = "x.ark") -> Path:
     return path
 
 
+def put_empty_first(data: Path, utt: str, speaker: str) -> None:
+    """Put an utterance without frames first, as Kaldi's programs write of too little sound."""
+    archive = ark_file(data, binary(np.zeros((0, 0))), "empty.ark")
+    for table, value in (("feats.scp", archive), ("utt2spk", speaker)):
+        lines = (data / table).read_text()
+        (data / table).write_text(f"{utt} {value}\n{lines}")
+
+
 def one_line(error: pytest.ExceptionInfo[InputError], *parts: object) -> None:
     """Check that a message is one line with these parts."""
     message = str(error.value)

@@ -94,13 +94,22 @@ class Features:
     @property
     def statistics_archives(self) -> list[Path]:
         """The files that cmvn.scp names, each once; empty where they are not used."""
-        return list_archives((self._data.cmvn or {}).values()) if self._normalises_speakers else []
+        normalises = self.front_end.cmvn != "none"
+        return list_archives((self._data.cmvn or {}).values()) if normalises else []
 
     @cached_property
     def dimensions(self) -> int:
-        """Size of the stored feature vectors, by the first utterance."""
-        utt = next(iter(self._feats))
-        return read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe).shape[1]
+        """Size of the stored feature vectors, by the first utterance with frames."""
+        return self._load(self.first).shape[1]
+
+    @cached_property
+    def first(self) -> str:
+        """The first utterance with frames; Kaldi's features of too little sound have none."""
+        return next(filter(self.count_frames, self._feats), self.utterances[0])
+
+    def count_frames(self, utt: str) -> int:
+        """The number of stored frames of an utterance, by its header where there is one."""
+        return (self.read_shape(utt) or self._load(utt).shape)[0]
 
     def read_shape(self, utt: str) -> tuple[int, int] | None:
         """Frames and values of an utterance by the header on disk alone; None if it is piped."""
@@ -121,18 +130,14 @@ class Features:
         tables = (self._feats, self._data.cmvn or {})
         return any(is_pipe(where) for table in tables for where in table.values())
 
-    @property
-    def _normalises_speakers(self) -> bool:
-        return self.front_end.cmvn != "none"
-
     def prepare(self, utt: str, matrix: np.ndarray) -> np.ndarray:
         """Stored features [T, F] of an utterance after the front end [T, F']."""
-        stats = self._statistics(utt) if self._normalises_speakers else None
+        stats = None if self.front_end.cmvn == "none" else self._statistics(utt)
         return self.front_end.prepare(matrix, stats)
 
     def read(self, utt: str) -> np.ndarray:
         """Features of one utterance as they are on disk, float32 [T, F]."""
-        matrix = read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
+        matrix = self._load(utt)
         if not len(matrix) or matrix.shape[1] != self.dimensions:
             self.refuse_shape(utt, *matrix.shape)
         if max(matrix.max(), -matrix.min()) > LARGEST:
@@ -143,12 +148,15 @@ class Features:
             )
         return matrix
 
+    def _load(self, utt: str) -> np.ndarray:
+        return read_matrix(self._feats[utt], utt, open_pipe=self._open_pipe)
+
     def refuse_shape(self, utt: str, frames: int, columns: int) -> NoReturn:
         """Raise InputError for an utterance that is empty or of another width than the others."""
         raise InputError(
-            f"{self.where(utt)}: {utt} has {frames} frames of {columns} values, but"
-            f" {self.utterances[0]} of the same feats.scp has {self.dimensions} values;"
-            " extract all features alike"
+            f"{self.where(utt)}: {utt} has {frames or 'no'} frames of {columns} values, but"
+            f" {self.first} of the same feats.scp has {self.dimensions} values; extract all"
+            " features alike"
         )
 
     def refuse_frames(
@@ -185,7 +193,8 @@ class Features:
         """The statistics of a speaker; utt: of him, for messages."""
         if self._data.cmvn is None:
             # Without cmvn.scp the statistics are those of all utterances of the speaker.
-            return cmvn_statistics(self.read(utt) for utt in self._utterances_of[speaker])
+            spoken = filter(self.count_frames, self._utterances_of[speaker])
+            return cmvn_statistics(map(self.read, spoken))
         if speaker not in self._data.cmvn:
             scp = self.directory(utt) / "cmvn.scp"
             raise InputError(f"{scp}: speaker {speaker} is missing; compute its statistics")
@@ -218,10 +227,10 @@ def _is_absent(path: Path) -> bool:
 def check_stream(name: str, features: Features, trained: Features) -> None:
     """InputError for a stream of another width, or another analysis of sound, than in training."""
     if features.dimensions != trained.dimensions:
-        utt = features.utterances[0]
         raise InputError(
-            f"{features.where(utt)}: {utt} has {features.dimensions} dimensions, but the training"
-            f" {describe_stream(name)} have {trained.dimensions}; extract all features alike"
+            f"{features.where(features.first)}: {features.first} has {features.dimensions}"
+            f" dimensions, but the training {describe_stream(name)} have {trained.dimensions};"
+            " extract all features alike"
         )
     analysis = next(filter(None, map(describe_analysis, trained.directories)), {})
     for directory in features.directories:
@@ -232,11 +241,8 @@ def check_speakers(
     reference: Features, stream: Features, utterances: Features | Mapping[str, int]
 ) -> None:
     """InputError where one of some utterances has another speaker in another stream."""
-    expected, actual = reference.speakers, stream.speakers
-    # Equal tables, the usual case, need no look at each utterance.
-    if expected == actual:
-        return
-    for utt, speaker in actual.items():
+    expected = reference.speakers
+    for utt, speaker in stream.speakers.items():
         if utt in utterances and expected[utt] != speaker:
             raise InputError(
                 f"{stream.directory(utt) / 'utt2spk'}: {utt} is spoken by {speaker}, but by"
@@ -291,25 +297,19 @@ class LabelledSet:
         return replace(self, lengths=lengths, parts=parts), missing
 
     def check(self) -> None:
-        """Compare lengths and widths of all utterances by the headers of their matrices alone.
-
-        InputError for the first that is not as its labels, or as the others of its set.
-        """
+        """InputError for the first that is not as its labels, or as its set, by headers alone."""
         for name, features in self.streams.items():
-            width = features.dimensions
             for utt in self.lengths:
                 if utt not in features:
                     raise InputError(
                         f"{features.directories[0] / 'feats.scp'}: {utt} is missing, which has"
                         f" labels in {self.first_labels.where(utt)}; extract its features"
                     )
-                shape = features.read_shape(utt)
                 # What a pipe prints is checked when it is read.
-                if shape is None:
-                    continue
-                self._check_length(name, utt, shape[0])
-                if shape[1] != width:
-                    features.refuse_shape(utt, *shape)
+                if shape := features.read_shape(utt):
+                    self._check_length(name, utt, shape[0])
+                    if shape[1] != features.dimensions:
+                        features.refuse_shape(utt, *shape)
 
     def _check_length(self, stream: str, utt: str, frames: int) -> None:
         features = self.streams[stream]

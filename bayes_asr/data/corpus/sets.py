@@ -239,7 +239,7 @@ def _announce_dimension(features: Features, data: DataConfig) -> None:
             "the training features have %d dimensions (%s), not %s as this recipe expects: they are"
             " used as they are, but results are not comparable%s",
             features.dimensions,
-            features.where(features.utterances[0]),
+            features.where(features.first),
             " or ".join(map(str, data.expected_dims)),
             f"; MFCC and filter banks want {' '.join(settings)}" if settings else "",
         )

@@ -20,6 +20,7 @@ from bayes_asr.data.features.front_end import (
 )
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices
 from bayes_asr.kaldi_io.data_dir import combine_data_dirs, read_data_dir
+from tests.support.archives import put_empty_first
 from tests.support.small_corpus import write_data_dir
 
 
@@ -131,6 +132,24 @@ def test_features_of_another_size_are_refused(tmp_path: Path) -> None:
     features = Features(read_data_dir(tmp_path), FrontEnd())
     with pytest.raises(InputError, match=r"feats.ark:\d+: s1-1 has 7 frames of 4 values, but s0-0"):
         features["s1-1"]
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["cmvn.scp", "own utterances"])
+def test_an_utterance_without_frames_says_nothing_of_the_others(
+    stored: bool, tmp_path: Path
+) -> None:
+    for name in ("whole", "torn"):
+        write_data_dir(tmp_path / name, random_set((11, 3), (7, 3)), cmvn=stored)
+    put_empty_first(tmp_path / "torn", "s0-", "s0")
+    features, due = (
+        Features(read_data_dir(tmp_path / name), FrontEnd(cmvn="mean-variance"))
+        for name in ("torn", "whole")
+    )
+    assert (features.dimensions, features.first, features.count_frames("s0-")) == (3, "s0-0", 0)
+    for utt in due.utterances:
+        np.testing.assert_array_equal(features[utt], due[utt])
+    with pytest.raises(InputError, match=r"empty.ark: s0- has no frames .* s0-0 .* has 3 values"):
+        features["s0-"]
 
 
 @pytest.mark.parametrize(
