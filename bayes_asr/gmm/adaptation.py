@@ -29,7 +29,7 @@ from bayes_asr.decode.search.utterance import (
 from bayes_asr.gmm.affine import apply_transform, compose, identity
 from bayes_asr.gmm.features import Pipeline, read_pipeline
 from bayes_asr.gmm.files import MODEL, find_unadapted
-from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, estimate_fmllr
+from bayes_asr.gmm.fmllr import MIN_COUNT, FmllrStatistics, fit_speaker
 from bayes_asr.gmm.models import SEARCH, Models
 from bayes_asr.gmm.occupation import Occupation, PdfWeights
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
@@ -93,8 +93,7 @@ def estimate_transform(
 ) -> np.ndarray:
     """The transform float32 [D, D+1] of a speaker by two searches; `keep` gets those of the second.
 
-    The identity, with a warning, where there is too little speech. InputError, naming the speaker,
-    as in `estimate_fmllr`.
+    The identity, with a warning, where there is too little speech, and as in `fit_speaker`.
     """
     # Pass 1: the speaker-independent model and a narrow beam.
     source = f"{models.job.loglikes}: {speaker}"
@@ -102,12 +101,12 @@ def estimate_transform(
     statistics = FmllrStatistics.zeros(dim)
     for utt in utts:
         accumulate_unadapted(models, adaptation, utt, statistics)
-    first_transform = _estimate(statistics, adaptation, source)
+    first_transform = fit_speaker(source, statistics, adaptation.min_count)
     # Pass 2: features with the first transform.
     statistics = FmllrStatistics.zeros(dim)
     for utt in utts:
         keep(accumulate_adapted(models, adaptation, utt, first_transform, statistics))
-    second_transform = _estimate(statistics, adaptation, source)
+    second_transform = fit_speaker(source, statistics, adaptation.min_count)
     transform = compose(second_transform, first_transform, affine=True)
     if statistics.count <= adaptation.min_count and np.array_equal(transform, identity(dim)):
         LOGGER.warning(
@@ -249,11 +248,3 @@ def replace_acoustic(lattice: Lattice, scores: np.ndarray, pdfs: np.ndarray) -> 
     acoustic = np.zeros(len(lattice.acoustic), np.float32)
     acoustic[emits] = -scores[times[source[emits]], pdfs[lattice.ilabel[emits]]]
     return replace(lattice, acoustic=acoustic)
-
-
-def _estimate(statistics: FmllrStatistics, adaptation: Adaptation, source: str) -> np.ndarray:
-    """The transform; errors name `source`, the data and the speaker."""
-    try:
-        return estimate_fmllr(statistics, adaptation.min_count)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None

@@ -11,6 +11,7 @@ import numpy as np
 import scipy  # which imports its parts as they are used
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.gmm.affine import identity
 from bayes_asr.gmm.linear_algebra import (
     dot,
@@ -103,11 +104,20 @@ def estimate_fmllr(
     except np.linalg.LinAlgError:
         raise InputError(
             f"{count:g} frames of speech do not vary in all of {dim} dimensions, so that fMLLR has"
-            f" no answer; ask for more than {min_count:g} frames"
+            " no answer; listen whether the sound is there"
         ) from None
     # Rounding may make the result worse than no transform at all.
     gain = evaluate_fmllr(statistics, transform) - evaluate_fmllr(statistics, identity(dim))
     return transform.astype(np.float32) if gain >= 0 else identity(dim)
+
+
+def fit_speaker(speaker: str, statistics: FmllrStatistics, min_count: float) -> np.ndarray:
+    """The transform of `estimate_fmllr`; the identity, with a warning, where it has no answer."""
+    try:
+        return estimate_fmllr(statistics, min_count)
+    except InputError as error:
+        LOGGER.warning("%s: %s; not adapted", speaker, error)
+        return identity(statistics.dim)
 
 
 def adapt_speaker(
@@ -121,12 +131,9 @@ def adapt_speaker(
     """The transform float32 [D, D+1] of a speaker, by features [T, D] and pdfs of his utterances.
 
     aligner: mixtures whose posteriors divide the frames of a pdf among its Gaussians, by default
-    `mixtures`; both have the same Gaussians. InputError, with the speaker, as in `estimate_fmllr`.
+    `mixtures`; both have the same Gaussians. The identity as in `fit_speaker`.
     """
     statistics = FmllrStatistics.zeros(mixtures.dim)
     for x, pdfs in iter_blocks(utterances):
         statistics.add(mixtures, x, Occupation.from_pdfs(aligner or mixtures, x, pdfs))
-    try:
-        return estimate_fmllr(statistics, min_count)
-    except InputError as error:
-        raise InputError(f"speaker {speaker}: {error}") from None
+    return fit_speaker(f"speaker {speaker}", statistics, min_count)

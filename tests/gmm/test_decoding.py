@@ -136,6 +136,19 @@ def test_too_few_frames_leave_features_as_they_are(
     assert messages().count("ann: 240 frames of speech, and a transform takes more than 1000") == 1
 
 
+def test_a_speaker_of_constant_frames_does_not_end_the_decoding_of_others(
+    adapted: Path, tmp_path: Path, messages: Callable[[], str]
+) -> None:
+    spoken = write_spoken(tmp_path)
+    muted = ((u, np.ones_like(x) if u[:3] == "ann" else x) for u, x in spoken.features.items())
+    write_matrices(muted, spoken.data / "feats.ark", spoken.data / "feats.scp")
+    decode(spoken, tmp_path / "out", ADAPTATION)
+    found = read_transforms(tmp_path / "out")
+    np.testing.assert_array_equal(found["ann"], identity(DIM))
+    np.testing.assert_array_equal(found["bob"], read_transforms(adapted)["bob"])
+    assert "ann: 240 frames of speech do not vary in all of 4 dimensions" in messages()
+
+
 def test_new_recordings_are_adapted_as_decoding_adapts(
     spoken: Spoken, adapted: Path, tmp_path: Path, messages: Callable[[], str]
 ) -> None:
