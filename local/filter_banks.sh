@@ -23,6 +23,7 @@ configuration+=("$root/conf/fbank.yaml")
 mapfile -t settings < <(sets=(train dev test) dither='' && . "$(recipe_file kaldi.sh)" && printf '%s\n' "${dither:+--dither=$dither}" "${sets[@]}")
 for set_of_data in "${settings[@]:1}"; do
     from=$out/data/$set_of_data to=$out/data-fbank/$set_of_data
+    forget_other_tables "$from" "$to" "$out/log/fbank_$set_of_data.done"
     run_stage 1 "fbank_$set_of_data" "$out" "$from"/{wav.scp,segments,utt2spk,text} makes "$to"/{feats.scp,cmvn.scp,frontend.json} -- \
         filter_banks_of "$from" "$to" ${settings[0]:+"${settings[0]}"}
 done

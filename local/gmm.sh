@@ -146,6 +146,7 @@ settings_of() {
 
     # Stage 0: the language.
     if ((stage <= 0 && stop_stage >= 0)); then
+        forget_changed_dictionary log/gmm_lang.done
         run_stage 0 gmm_lang "$out" makes "${languages[@]}" -- language "$oov" "${lang[@]}" "$(language_checksum)"
     fi
 
@@ -168,18 +169,18 @@ settings_of() {
             mono_train=$cepstra/train_mono
             # of those that have features, which may be fewer than are spoken
             number=$(wc -l 2>/dev/null <"$train/feats.scp") || number=$mono_utterances
-            run_stage 2 gmm_subset "$out" "$train/feats.scp" makes "$mono_train/feats.scp" -- \
+            run_stage 2 gmm_subset "$out" "$train"/{feats.scp,cmvn.scp,utt2spk,text} makes "$mono_train/feats.scp" -- \
                 python "$root/local/subset_data.py" "$train" "$((number < mono_utterances ? number : mono_utterances))" "$mono_train"
         fi
         choose_options own_options "${mono[@]}"
-        run_stage 2 gmm_mono "$out" "$mono_train/feats.scp" data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
+        run_stage 2 gmm_mono "$out" "$mono_train"/{feats.scp,cmvn.scp,utt2spk,text} data/lang/L.fst makes exp/mono/{final.mdl,tree} -- \
             in_jobs mono "$mono_train" data/lang exp/mono "${options[@]}"
     fi
 
     # Stage 3: triphones of deltas.
     if ((stage <= 3 && stop_stage >= 3)); then
         choose_options align_options "${mono_ali[@]}"
-        run_stage 3 gmm_mono_ali "$out" "$train/feats.scp" exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
+        run_stage 3 gmm_mono_ali "$out" "$train"/{feats.scp,cmvn.scp,utt2spk,text} exp/mono/final.mdl makes exp/mono_ali/ali.1.gz -- \
             in_jobs align "$train" data/lang exp/mono exp/mono_ali "${options[@]}"
         choose_options own_options "${tri1[@]}"
         run_stage 3 gmm_tri1 "$out" exp/mono_ali/ali.1.gz makes exp/tri1/{final.mdl,tree} -- \
@@ -248,7 +249,7 @@ settings_of() {
         for name in "${sets[@]}"; do
             ali=exp/tri3_ali
             [[ $name == train ]] || ali+=_$name
-            run_stage 7 "gmm_ali_$name" "$out" "$cepstra/$name/feats.scp" exp/tri3/final.mdl \
+            run_stage 7 "gmm_ali_$name" "$out" "$cepstra/$name"/{feats.scp,cmvn.scp,utt2spk,text} exp/tri3/final.mdl \
                 makes "$ali"/{ali.1.gz,trans.1,final.mdl,tree} -- \
                 in_jobs align "$cepstra/$name" data/lang exp/tri3 "$ali" "${options[@]}" --rescue true
         done
@@ -259,6 +260,7 @@ settings_of() {
         for name in "${sets[@]}"; do
             transforms=exp/tri3/decode_$name
             [[ $name != train ]] || transforms=exp/tri3_ali
+            forget_other_tables "data/$name" "data-fmllr-tri3/$name" "log/gmm_fmllr_$name.done"
             run_stage 8 "gmm_fmllr_$name" "$out" "$transforms/trans.1" makes "data-fmllr-tri3/$name"/{feats,cmvn}.scp -- \
                 bayes-asr gmm features "data/$name" exp/tri3 "$transforms" "data-fmllr-tri3/$name"
         done

@@ -42,9 +42,19 @@ checksum() {
     cat "$@" 2>/dev/null | cksum | tr -d '\n' || true
 }
 
-# language_checksum: of all that the lang folders are made of.
+# language_checksum: of what the lang folders are made of, beside what forget_changed_dictionary looks at.
 language_checksum() {
     checksum data/local/dict{,_align,_words}/{lexicon,{,non}silence_phones}.txt data/local/lm{,_words}.arpa
+}
+
+# forget_changed_dictionary STAMP: remove the stamp of the lang folders where other files of the dictionaries than those of
+# their checksum have changed since it was written. In folders of earlier versions they count as they are.
+forget_changed_dictionary() {
+    local known=${1%.done}.dict now
+    now=$(checksum data/local/dict{,_align,_words}/{lexiconp,extra_questions,optional_silence,word_boundary}.txt)
+    [[ ! -f $1 || ! -f $known || $now == "$(<"$known")" ]] || rm "$1"
+    mkdir -p "${known%/*}"
+    printf '%s\n' "$now" >"$known"
 }
 
 # data_checksum SET: of what its MFCC are made of.

@@ -115,6 +115,7 @@ fmllr() {
 
     # Stage 0: the language.
     if ((stage <= 0 && stop_stage >= 0)); then
+        forget_changed_dictionary log/kaldi_lang.done
         step 0 lang makes "${languages[@]}" -- language "$oov" "${lang[@]}" "$(language_checksum)"
     fi
 

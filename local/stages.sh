@@ -113,6 +113,15 @@ mtimes() {
     stat --dereference --printf '%n %s %.9Y\n' -- "$@" | sed 's/\.\([0-9]*\)$/\1/'
 }
 
+# forget_other_tables DATA COPY STAMP: remove the stamp of features in COPY, whose tables of utterances were copied from DATA,
+# where one of these has another content: references are read there.
+forget_other_tables() {
+    local name
+    for name in text text_words stm glm utt2spk spk2gender; do
+        [[ ! -f $1/$name || ! -f $3 ]] || cmp -s "$1/$name" "$2/$name" || rm "$3"
+    done
+}
+
 # contents COMMAND LINES...: the stamp of checksums, which says the same of a copy of $out.
 contents() {
     local text

@@ -36,7 +36,7 @@ case "$1 $2" in
     gmm\\ lang) make L.fst words.txt ;;
     gmm\\ align) make final.mdl tree trans.1 ali.1.gz ;;
     gmm\\ decode) make trans.1 lat.1.gz ;;
-    gmm\\ features) make feats.scp cmvn.scp ;;
+    gmm\\ features) make feats.scp cmvn.scp && cp "$3"/{[st]*,utt2spk} "$made" ;;
     gmm\\ score) make score_dev.json score_test.json ;;
     gmm*) make final.mdl final.alimdl final.mat tree ;;
     graph*) make HCLG.fst words.txt ;;
@@ -323,6 +323,62 @@ def test_step_is_repeated_when_what_it_reads_has_changed(experiment: GmmExperime
         "gmm align data/train data/lang exp/mono exp/mono_ali",
         "gmm deltas data/train data/lang exp/mono_ali exp/tri1",
     ]
+
+
+@pytest.mark.slow
+def test_references_that_have_changed_reach_the_adapted_features(
+    experiment: GmmExperiment,
+) -> None:
+    def steps(*options: str) -> list[str]:
+        assert experiment.run("--nj", "2", *options).endswith("status 0")
+        return experiment.calls()
+
+    assert steps()
+    assert steps("--stage", "8") == []
+    (experiment.out / "data/dev/stm").write_text("dev0 1 dev0 0 1 words\n")
+    again = "gmm features data/dev exp/tri3 exp/tri3/decode_dev data-fmllr-tri3/dev"
+    assert steps("--stage", "8") == [again]
+    (experiment.out / "data/dev/text").touch()
+    assert steps("--stage", "8") == []
+
+
+@pytest.mark.slow
+def test_lang_folders_are_made_anew_where_any_file_of_the_dictionary_has_changed(
+    experiment: GmmExperiment,
+) -> None:
+    """Not where a version that did not look at it has made them: all would be trained anew."""
+
+    def steps() -> int:
+        assert experiment.run("--nj", "2", "--stop-stage", "0").endswith("status 0")
+        return len(experiment.calls())
+
+    questions = experiment.out / "data/local/dict/extra_questions.txt"
+    assert (steps(), steps()) == (1, 0)
+    questions.write_text("g ow\n")
+    assert (steps(), steps()) == (1, 0)
+    (experiment.out / "log/gmm_lang.dict").unlink()
+    questions.write_text("ow g\n")
+    assert (steps(), steps()) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["text", "utt2spk", "cmvn.scp"])
+def test_tables_beside_prepared_cepstra_that_have_changed_begin_anew(
+    table: str, experiment: GmmExperiment
+) -> None:
+    for name in ("train", "dev", "test"):
+        data = experiment.out / "data" / name
+        (data / "wav.scp").rename(data / "feats.scp")
+        shutil.copy(data / "feats.scp", data / "cmvn.scp")
+
+    def steps() -> list[str]:
+        assert experiment.run("--nj", "2", "--stop-stage", "3").endswith("status 0")
+        return [call.split()[1] for call in experiment.calls()]
+
+    assert (steps(), steps()) == (["lang", "mono", "align", "deltas"], [])
+    with (experiment.out / "data/train" / table).open("a") as file:
+        file.write("train9 train9\n")
+    assert (steps(), steps()) == (["mono", "align", "deltas"], [])
 
 
 def test_dither_of_a_recipe_reaches_its_features_and_makes_them_anew(
