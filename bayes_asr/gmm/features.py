@@ -27,7 +27,7 @@ from bayes_asr.data.features.front_end import (
 )
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.gmm.affine import apply_transform
-from bayes_asr.gmm.files import MATRIX, TRANSFORMS
+from bayes_asr.gmm.files import MATRIX, MODEL, TRANSFORMS
 from bayes_asr.kaldi_io.ark import iter_matrices, read_matrix, write_matrices, write_matrix
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.data_dir import read_data_dir
@@ -299,12 +299,12 @@ def write_fmllr(
 
     transforms: the folder of trans.N. `out` gets feats, the statistics of its speakers, the tables
     of `data` that say nothing of the features and, where `data` has a frontend.json, fmllr.json.
-    Returns how many utterances; those without frames are named and left out. InputError for a
-    speaker without a transform, and where `out` is read or a data directory of others; nothing is
-    written then.
+    Returns how many utterances; those without frames are named and left out. InputError where
+    `model_dir` has no model, for a speaker without a transform, and where `out` is read or a data
+    directory of others; nothing is written then.
     """
     refuse_read(out, [data, model_dir, transforms])
-    _refuse_data_dir(out)
+    _check_folders(model_dir, out)
     pipeline = replace(read_pipeline(model_dir), transforms=read_transforms(transforms))
     directory = read_data_dir(data, open_pipe=open_pipe)
     features = SpeakerFeatures(directory, pipeline, open_pipe=open_pipe)
@@ -345,8 +345,11 @@ def _copy_tables(data: Path, out: Path) -> None:
             discard(out / name)
 
 
-def _refuse_data_dir(out: Path) -> None:
-    """InputError where a data directory is not of `write_fmllr`."""
+def _check_folders(model_dir: Path, out: Path) -> None:
+    """InputError where a folder has no model, and for a data directory not of `write_fmllr`."""
+    # Without any file the pipeline would be that of deltas.
+    if not any(is_there(model_dir / name) for name in (MODEL, "tree")):
+        raise InputError(f"{model_dir / MODEL}: is not there; name the folder of the model")
     # Without a frontend.json in `data` there is no record, but both archives are in the folder.
     ours = all(is_there(out / name) for name in ("feats.ark", "cmvn.ark"))
     if not is_there(out / fmllr_record.FILE) and (not ours or is_there(out / "frontend.json")):

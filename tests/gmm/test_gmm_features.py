@@ -197,6 +197,7 @@ def model_dir(tmp_path: Path) -> Path:
     """A folder of LDA's files, and of transforms."""
     write_pipeline(LDA, tmp_path / "tri3")
     write_transforms(TRANSFORMS.items(), tmp_path / "tri3")
+    (tmp_path / "tri3" / "final.mdl").touch()
     return tmp_path / "tri3"
 
 
@@ -229,6 +230,12 @@ def test_nothing_is_written_where_a_speaker_has_no_transform(
     with pytest.raises(InputError, match="speaker b of b-1 has no transform"):
         write_fmllr(data, model_dir, model_dir, tmp_path / "fmllr")
     assert not any((tmp_path / "fmllr").iterdir())
+
+
+def test_a_folder_without_a_model_is_refused(data: Path, model_dir: Path, tmp_path: Path) -> None:
+    """It would be one of cepstra and their derivatives."""
+    with pytest.raises(InputError, match=r"tri4/final.mdl: is not there"):
+        write_fmllr(data, tmp_path / "tri4", model_dir, tmp_path / "fmllr")
 
 
 @pytest.mark.parametrize("out", ["data", "tri3", "ali"])

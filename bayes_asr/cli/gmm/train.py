@@ -15,6 +15,7 @@ SCHEDULES: dict[str, TrainingSchedule] = {
     schedule.kind: schedule for schedule in (MONOPHONES, DELTAS, LDA_MLLT, SAT)
 }
 WINDOW = whole(0, 100)
+SPLICED = "frames that are spliced; train_lda_mllt.sh takes 4"
 OPTIONS = {  # of the Schedule: which option sets it, and who has it (all, where nobody is named)
     "leaves": (whole(1, 1_000_000), "leaves of the tree, at most", ("deltas", "lda-mllt", "sat")),
     "gaussians": (positive, "Gaussians in the end", ()),
@@ -24,8 +25,8 @@ OPTIONS = {  # of the Schedule: which option sets it, and who has it (all, where
     "retry_beam": (beam, "where the first finds no path", ()),
     "power": (real(0, 1), "of a pdf's frames, which shares Gaussians out", ()),
     "dimensions": (whole(1, 1000), "of the features that LDA makes", ("lda-mllt",)),
-    "left_context": (WINDOW, "frames that are spliced", ("lda-mllt",)),
-    "right_context": (WINDOW, "frames that are spliced", ("lda-mllt",)),
+    "left_context": (WINDOW, SPLICED, ("lda-mllt",)),
+    "right_context": (WINDOW, SPLICED, ("lda-mllt",)),
     "context_width": (whole(1, 7), "phones that a pdf depends on", ("deltas", "lda-mllt", "sat")),
     "central_position": (whole(0, 6), "of these, from 0", ("deltas", "lda-mllt", "sat")),
     "cluster_threshold": (
