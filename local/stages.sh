@@ -114,11 +114,11 @@ mtimes() {
 }
 
 # forget_other_tables DATA COPY STAMP: remove the stamp of features in COPY, whose tables of utterances were copied from DATA,
-# where one of these has another content: references are read there.
+# where one of these has another content, or is in one of them alone: references are read there.
 forget_other_tables() {
     local name
     for name in text text_words stm glm utt2spk spk2gender; do
-        [[ ! -f $1/$name || ! -f $3 ]] || cmp -s "$1/$name" "$2/$name" || rm "$3"
+        [[ ! -f $3 || (! -f $1/$name && ! -f $2/$name) ]] || cmp -s "$1/$name" "$2/$name" || rm "$3"
     done
 }
 

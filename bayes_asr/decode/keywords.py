@@ -209,6 +209,7 @@ def open_index(
 
     made_from = {path.name: state_of(path) for path in lattices}
     made_from |= {str(path): state_of(path) for path in lexicon if is_there(path)}
+    # The last one tells indexes of this form from those that do not say whether they are timed.
     made_from |= {"weights": repr(weights), "times": f"of words where {TIMED}"}
     try:
         return Index(decode_dir).of("keywords", made_from, make, use)

@@ -184,7 +184,7 @@ class SpeakerFeatures:
 
     def has_frames(self, utt: str) -> bool:
         """Whether an utterance has any; Kaldi's features of too little sound have none."""
-        return self._features.count_frames(utt) > 0
+        return self._features.has_frames(utt)
 
     def _check_transforms(self) -> None:
         where = self.directory / "feats.scp"

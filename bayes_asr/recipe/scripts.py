@@ -4,12 +4,15 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import InputError, complaint
 from bayes_asr.base.files import read_bytes, read_text
 from bayes_asr.kaldi_io.text import write_lines
+
+SETS = ("train", "dev", "test")
 
 
 def exit_status(program: str, run: Callable[[], object]) -> int:
@@ -32,10 +35,13 @@ def prepare_once(
 ) -> int:
     """Prepare `out`, unless the same recipe did; return 0, or 1 after a line of what is wrong.
 
-    force: prepare it anyway.
+    It is prepared as long as it has the features of all sets. force: prepare it anyway.
     """
-    stamp = out / "prepared.json"
-    if not force and stamp.exists() and json.loads(read_text(stamp)) == recipe:
+    stamp, found = out / "prepared.json", None
+    if not force and all((out / "data" / name / "feats.scp").exists() for name in SETS):
+        with suppress(FileNotFoundError, ValueError):  # it is empty where a disk was full
+            found = json.loads(read_text(stamp))
+    if found == recipe:
         print(f"{out} is prepared")
         return 0
     stamp.unlink(missing_ok=True)

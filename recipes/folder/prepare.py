@@ -12,7 +12,7 @@ import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may co
 import argparse
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -243,7 +243,7 @@ def split(known: Sequence[Utterance], corpus: Path, text: Path) -> Sets:
     for name, members in listed.items():
         if not members:
             later = sum(not others for others in listed.values()) - 1
-            members += draw(rest, name, len(known), corpus, later)
+            members += draw(rest, name, known, corpus, later)
             taken = {*members}
             rest = [utt for utt in rest if utt not in taken]
     if not rest:
@@ -277,33 +277,46 @@ def read_list(path: Path, known: Sequence[Utterance]) -> list[Utterance]:
 
 
 def draw(
-    rest: Sequence[Utterance], name: str, total: int, corpus: Path, later: int
+    rest: Sequence[Utterance], name: str, known: Sequence[Utterance], corpus: Path, later: int
 ) -> list[Utterance]:
-    """A tenth of `total` utterances, by a hash of names: whole speakers, unless these are few.
+    """A tenth of all that is known, by a hash of names: whole speakers, unless these are few.
 
-    A speaker with more than a fifth of all utterances stays in train. later: how many sets will be
-    drawn from what this one leaves.
+    rest: those in no set yet; later: how many sets will be drawn from what this one leaves, as many
+    speakers and utterances for each. A speaker with more than a fifth of all stays in train.
     """
-    most = 2 * SHARE * total
+    tenth, left = SHARE * len(known), {*rest}
+    others = {utt.speaker for utt in known if utt not in left}  # of whom another set has some
     by_speaker = gather(rest, lambda utt: utt.speaker)
-    groups = {speaker: utts for speaker, utts in by_speaker.items() if len(utts) <= most}
-    spare = len(groups) - later - (len(groups) == len(by_speaker))  # whom no other set needs
-    enough = sum(map(len, groups.values())) >= (1 + later) * SHARE * total / 2
-    if len(groups) < len(SETS) and not (spare > 0 and enough):
-        groups = gather(rest, lambda utt: utt.key)
-        spare = len(groups)
-    drawn: list[Utterance] = []
-    for chosen in sorted(groups, key=lambda group: (zlib.crc32(group.encode()), group)):
-        fits = len(drawn) + len(groups[chosen]) <= max(most, 1)
-        if spare and fits and len(drawn) < SHARE * total:
-            drawn += groups[chosen]
-            spare -= 1
+    small = {
+        who: utts
+        for who, utts in by_speaker.items()
+        if len(utts) <= 2 * tenth and who not in others
+    }
+    spare = len(small) - later - (len(small) == len(by_speaker))  # whom no other set needs
+    wanted = min(tenth, sum(map(len, small.values())) / (1 + later))
+    drawn = take(small, wanted, spare)
+    if len(drawn) < tenth / 2:
+        drawn = take(gather(rest, lambda utt: utt.key), tenth, len(rest))
     speakers = sorted({utt.speaker for utt in drawn})
     taken = {*drawn}
     shared = set(speakers) & {utt.speaker for utt in rest if utt not in taken}
     whose = "of speakers whom train has too" if shared else f"of speakers {' '.join(speakers)}"
     print(f"{name}: {len(drawn)} utterances {whose} ({describe_absence(corpus / name)})")
     return drawn
+
+
+def take(groups: Mapping[str, list[Utterance]], wanted: float, most: int) -> list[Utterance]:
+    """Groups of utterances by a hash of their names: until there are `wanted`, or `most` groups.
+
+    A group that would make it more than twice as many, or more than one utterance, is passed over.
+    """
+    taken: list[Utterance] = []
+    for name in sorted(groups, key=lambda group: (zlib.crc32(group.encode()), group)):
+        fits = len(taken) + len(groups[name]) <= max(2 * wanted, 1)
+        if most > 0 and fits and len(taken) < wanted:
+            taken += groups[name]
+            most -= 1
+    return taken
 
 
 def describe_absence(path: Path) -> str:

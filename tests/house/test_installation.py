@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bayes_asr.base.shared_library import SharedLibrary
@@ -99,6 +100,7 @@ def test_flags_of_the_user_change_no_arithmetic(
     rounded = ctypes.CDLL(str(tmp_path / "bayes_asr/decode/search/_decoder.so")).rounded
     rounded.restype, rounded.argtypes = ctypes.c_double, [ctypes.c_double]
     assert [rounded(1.4), rounded(float("nan"))] == [1, 0]
+    assert np.array([1e-310]) * 1.0 > 0  # of this process, whatever the library was linked with
 
 
 @pytest.mark.slow

@@ -93,6 +93,10 @@ def test_features_are_made_once(
     sound = next(corpus.glob("dataset/*/*.wav"))
     os.utime(sound, ns=(1, 1))
     assert [prepares(corpus), prepares(corpus)] == [True, False]
+    (out / "data/test/feats.scp").unlink()
+    assert [prepares(corpus), prepares(corpus)] == [True, False]
+    (out / "prepared.json").write_text("")  # as on a full disk
+    assert [prepares(corpus), prepares(corpus)] == [True, False]
     assert prepares(write_corpus(tmp_path / "another"))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.recipe.folder.beside import write_beside
 from bayes_asr.recipe.folder.sounds import find_sound
@@ -185,6 +186,17 @@ def test_numbers_that_are_said_are_no_times(corpus: Path, tmp_path: Path, text: 
     written = tmp_path / "text"
     write_beside(corpus, written)
     assert {*map(tuple, read_text(written).values())} == {tuple(text.split())}
+
+
+@pytest.mark.parametrize("pause", ["31000 31000 sp", "0 0 sil"])
+def test_intervals_of_no_length_are_times_among_others(
+    corpus: Path, tmp_path: Path, pause: str
+) -> None:
+    """HTK writes a pause that nobody made as one of no length."""
+    (corpus / "text").unlink()
+    (corpus / "speaker0/take0.lab").write_text(f"0 31000 she\n{pause}\n31000 62000 had")
+    with pytest.raises(InputError, match="has times"):
+        write_beside(corpus, tmp_path / "text")
 
 
 def test_faults_of_all_texts_name_their_kind(

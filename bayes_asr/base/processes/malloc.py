@@ -31,7 +31,7 @@ def keep_freed_memory() -> None:
     It returns tensors of tens of megabytes to the kernel otherwise, which hands them out again a
     page at a time, filled with zeros: some 10,000 faults in a training step. In pages of 4 KiB,
     products wait for addresses too, so the heap is asked for in pages of 2 MiB, where Linux grants
-    them on request (docs/performance.md). Addresses are reserved, not memory, unless limited.
+    them on request (docs/performance.md). Only addresses are reserved, if they are not limited.
 
     What oneDNN keeps lies between the tensors of batches, which then need yet more memory, so it is
     limited, unless the environment says how. Call this before the first product.
@@ -40,7 +40,7 @@ def keep_freed_memory() -> None:
         os.environ.setdefault(variable, SHAPES)
     with suppress(OSError, AttributeError):
         libc = c.CDLL(None)
-        # Larger blocks are unmapped when freed. It rises by itself, unless one of trimming is set.
+        # Larger blocks are unmapped when freed. glibc raises this by itself, if no other is set.
         if any(libc.mallopt(M_MMAP_THRESHOLD, size) for size in (GIB, OLDER)):
             libc.mallopt(M_TRIM_THRESHOLD, NEVER)
         if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:

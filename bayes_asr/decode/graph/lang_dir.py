@@ -135,6 +135,7 @@ def write_lang(dict_dir: Path, out: Path, options: LangOptions) -> None:
 def _refuse_folder(dict_dir: Path, out: Path) -> None:
     """InputError where a folder is read, or has the tables of a model or a graph."""
     refuse_read(out, [dict_dir])
+    refuse_foreign(out, ["HCLG.fst", "HCL.fst", "num_pdfs", "final.mdl"], "gmm lang")
     if not any(is_there(out / name) for name in ("topo", "L.fst", "L_disambig.fst")):
         refuse_foreign(out, ["words.txt", "phones.txt"], "gmm lang")
 

@@ -31,7 +31,6 @@ from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LOG = logging.getLogger(__name__)
-COMMENT_LINE = re.compile(r";;;|##+$")  # of CMUdict; ##ing is a word
 COMMENT, ALONE = "a comment behind #, which is left out", "a comment alone, which is left out"
 POSITION = re.compile(r"_[BEIS]$", re.ASCII)  # at the end of a phone
 VARIANT = re.compile(r"(.+)(?:\(\d+\)|\{\d+\}|\[\d+\])", re.ASCII)
@@ -90,15 +89,15 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
     """
     always = Path(path).name.endswith("lexiconp.txt")
     read = [(f"{path}, line {number}", fields) for number, fields in iter_lines(Path(path))]
-    entire = [(where, fields) for where, fields in read if not COMMENT_LINE.match(fields[0])]
+    entire = [(where, fields) for where, fields in read if not _is_comment(fields)]
     lines = [(where, _cut_comment(fields)) for where, fields in entire]
     columns = count_probabilities([fields for _, fields in lines], always=always)
     spelled = [
         (fields[0], *fields[1 + count :]) for (_, fields), count in zip(lines, columns, strict=True)
     ]
     refuse_other_layouts(path, spelled)
-    skipped = len(read) - len(entire)
-    dialect = Counter({COMMENT: _check_comments(entire, spelled), ALONE: skipped})
+    alone = sum(fields[0].startswith("##") and _is_comment(fields) for _, fields in read)
+    dialect = Counter({COMMENT: _check_comments(entire, spelled), ALONE: alone})
     listed = {word for word, *_ in spelled}
     entries: dict[tuple[str, ...], Pronunciation] = {}
     for (where, (_, *fields)), count, (word, *phones) in zip(lines, columns, spelled, strict=True):
@@ -124,6 +123,12 @@ def read_lexicon(path: Path) -> list[Pronunciation]:
     for trait, count in (+(dialect + describe_doubts(spelled))).items():
         LOG.warning("%s: %d of %d lines have %s", path, count, len(read), trait)
     return list(entries.values())
+
+
+def _is_comment(fields: Sequence[str]) -> bool:
+    """Whether a line is a comment of CMUdict; ##ing, with phones, is a word."""
+    word, *phones = fields
+    return word.startswith(";;;") or (word.startswith("##") and not (phones and word.strip("#")))
 
 
 def _cut_comment(fields: list[str]) -> list[str]:

@@ -352,7 +352,7 @@ def select_ngrams(model: NgramModel, words: Set[str]) -> dict[Ngram, float]:
 
 
 def _first_histories(model: NgramModel) -> set[Ngram]:
-    """The histories that are no n-grams."""
+    """The histories with which all others begin."""
     return {(), (START,)} if model.order > 1 else {()}
 
 

@@ -31,6 +31,10 @@ OF_A_MACHINE = (
 """Keys that change no result but by rounding."""
 
 
+COMPARED = ("parameters", "inputs")
+"""Of the records of trainings."""
+
+
 def describe_unlike_seeds(system: str, runs: Sequence[Path]) -> Iterator[str]:
     """Yield what tells runs of one system apart, by `config.yaml` and `env.json`: their mean is of
     none; and which of them have the same seed, as copies have.
@@ -38,15 +42,18 @@ def describe_unlike_seeds(system: str, runs: Sequence[Path]) -> Iterator[str]:
     runs = [run for run in runs if is_there(run / CONFIG)]
     with suppress(InputError):  # which another table names
         configs = [load([run / CONFIG]) for run in runs]
+        records = [read_environment(run) for run in runs]
+        # Records of earlier versions lack the inputs.
+        known = {k: next(filter(None, (r.get(k) for r in records)), None) for k in COMPARED}
         by_seed: dict[int, Path] = {}
-        for run, config in zip(runs, configs, strict=True):
+        for run, config, record in zip(runs, configs, records, strict=True):
             changed = [
                 f"{key} is {old} and {now}"
                 for key, (old, now) in differences(configs[0], config).items()
                 if not key.startswith((*OF_A_RUN, *OF_A_MACHINE))
                 and SEED.sub("", str(old)) != SEED.sub("", str(now))
             ]
-            changed += _compare_training(*map(read_environment, (runs[0], run)))
+            changed += _compare_training(known, record)
             if changed:
                 yield (
                     f"{system}: {runs[0].name} and {run.name} are averaged, but"
@@ -76,6 +83,6 @@ def _list_inputs(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     Without what is made for each seed, and without archives and their tables: their features count
     once more, wherever they are.
     """
-    for path, content in record.get("inputs", {}).items():
+    for path, content in (record.get("inputs") or {}).items():
         if not SEED.search(path) and not path.endswith((".scp", ".ark")):
             yield path, content

@@ -24,7 +24,7 @@ TIMES = re.compile(
 )
 INTERVAL = re.compile(r"(\d{1,20})\s+(\d{1,20})\s+(\S)")
 """Times of HTK and TIMIT, in whole numbers, if the second is larger; else numbers that are said."""
-LONG = 1000  # a second number behind which a label may be a number, too
+LONG = 1000  # a second number that makes all lines times, such as those of no length
 MARKUP = re.compile(r"\s*(<\?xml|<!doctype|<html|\{\s*\"|\[\s*\{|webvtt|@begin)", re.I)
 # Praat reads quoted strings, numbers and flags that stand alone, and passes over the rest; what
 # follows a ! to the end of its line is a comment.
@@ -124,10 +124,10 @@ def _read_words(path: Path) -> list[str]:
             f"{path}: is markup, not a text of words alone; take out all but the words"
         )
     lines = content.splitlines()
-    intervals = [match for line in lines if (match := INTERVAL.match(line))]
-    are_times = all(
-        int(begin) < int(end) and (int(end) >= LONG or not label.isdigit())
-        for begin, end, label in (match.groups() for match in intervals)
+    intervals = [match.groups() for line in lines if (match := INTERVAL.match(line))]
+    rising = [(int(end), label) for begin, end, label in intervals if int(begin) < int(end)]
+    are_times = any(end >= LONG for end, _ in rising) or (
+        len(rising) == len(intervals) and not any(label.isdigit() for _, label in rising)
     )
     for line in lines:
         if TIMES.match(line) or (are_times and INTERVAL.match(line)):

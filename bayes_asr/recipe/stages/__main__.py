@@ -43,7 +43,9 @@ def refuse(options: RecipeOptions, root: Path) -> Iterable[str]:
 
     check_alone(options)
     recipe = locate_recipe(options.recipe, root)
-    if CONFIG not in read_text(Path(recipe.file(CONFIG))):  # else of what it builds on, too
+    # A recipe that builds on another one, whose configuration it names, may take its experiments;
+    # `check`, which reads configurations, finds them.
+    if CONFIG not in read_text(Path(recipe.file(CONFIG))):
         find_experiment(options, recipe, root)
     return ()
 

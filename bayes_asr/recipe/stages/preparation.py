@@ -69,7 +69,8 @@ def forget_changed(folders: Sequence[Path], out: Path) -> str:
         begun, difference = new.stat().st_mtime_ns, ""
         if stamp.is_file():
             known: dict[str, Any] = {**present, "prepared": stamp.stat().st_mtime_ns}
-            known |= json.loads(read_text(record)) if record.is_file() else {}
+            with suppress(FileNotFoundError, ValueError):  # it is empty where a disk was full
+                known |= json.loads(read_text(record))
             changes = [folder for folder in folders if has_changed(folder, known["prepared"], out)]
             if changes:
                 difference = f"{changes[0]} has changed since data were prepared"

@@ -133,14 +133,17 @@ def test_word_positions_are_those_of_the_script(tmp_path: Path) -> None:
     assert " ".join(words) == "<eps> !SIL <noise> <unk> a b bad tab #0 <s> </s>"
 
 
-@pytest.mark.parametrize("out", ["dict", "graph"])
-def test_what_is_no_lang_folder_stays(out: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("out", "holds"), [("dict", "what is read"), ("table", "words.txt"), ("graph", "HCLG.fst")]
+)
+def test_what_is_no_lang_folder_stays(out: str, holds: str, tmp_path: Path) -> None:
     """A graph or a model whose table of words or phones was replaced would be of no use."""
     write_files(tmp_path / "dict", DICT)
-    (tmp_path / "graph").mkdir()
-    (tmp_path / "graph" / "words.txt").write_text("<eps> 0\n")
+    write_files(tmp_path / "table", {"words.txt": "<eps> 0\n"})
+    # bayes-asr graph leaves the transducer of the lexicon beside.
+    write_files(tmp_path / "graph", {"words.txt": "<eps> 0\n", "L.fst": "", "HCLG.fst": ""})
     before = contents(tmp_path)
-    with pytest.raises(InputError, match=f"{out}: holds w"):
+    with pytest.raises(InputError, match=f"{out}: holds {holds}"):
         write_lang(tmp_path / "dict", tmp_path / out, LangOptions("<unk>"))
     assert contents(tmp_path) == before
 

@@ -20,7 +20,8 @@ HELLO = ("HH", "AH", "L", "OW")
         ("hello\t0.99\t0.21\t1.0\t0.98\tHH AH L OW", 0.99, ("after the word", "of pauses")),
         ("hello 1 0.21 1.21 1 HH AH L OW", 1.0, ("after the word", "of pauses")),
         ("hello HH AH L OW # a greeting", 1.0, ("1 of 1 lines have a comment",)),
-        (";;; # CMUdict\n##\n## cmudict.0.6\nhello HH AH L OW", 1.0, ("3 of 4 lines have a com",)),
+        (";;; # CMUdict\nhello HH AH L OW", 1.0, ()),
+        ("##\n##--\n## cmudict.0.6\nhello HH AH L OW", 1.0, ("3 of 4 lines have a com",)),
     ],
 )
 def test_dialects_are_read_and_announced(

@@ -184,7 +184,12 @@ def test_seeds_of_other_data_are_named(tmp_path: Path) -> None:
         record = {"parameters": 7 if inputs else 8, "inputs": inputs}
         (run / "env.json").write_text(json.dumps(record))
     write_seed(tmp_path / "seed6", 6)
+    (tmp_path / "seed6/env.json").write_text(json.dumps({"parameters": 7, "inputs": None}))
     runs = [tmp_path / f"seed{seed}" for seed in range(1, 7)]
+    # The first may be of a version that kept no inputs.
+    assert [*describe_unlike_seeds("gru", [runs[5], runs[0], runs[4]])] == [
+        "gru: seed6 and seed5 are averaged, but the data differ: /a/exp/ali"
+    ]
     assert [*describe_unlike_seeds("gru", runs)] == [
         "gru: seed1 and seed4 are averaged, but parameters are 7 and 8",
         "gru: seed1 and seed5 are averaged, but the data differ: /a/exp/ali",

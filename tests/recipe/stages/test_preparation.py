@@ -140,6 +140,8 @@ def test_data_of_before_are_those_of_this_corpus(corpora: Path) -> None:
     prepare(corpus, out)
     (out / "log/prepare.corpus").unlink()
     assert prepare(corpus, out) == ""
+    (out / "log/prepare.corpus").write_text("")  # as on a full disk
+    assert prepare(corpus, out) == ""
     (corpus / "text").touch()
     assert "has changed" in prepare(corpus, out)
     (out / "log/prepare.corpus").unlink()
