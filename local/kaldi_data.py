@@ -13,7 +13,7 @@ import bayes_asr.recipe.stages.interruption  # noqa: F401 - first: Ctrl-C may co
 import shutil
 import sys
 import wave
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -66,14 +66,19 @@ def read_files(scp: Path) -> dict[str, str]:
 def readable(files: dict[str, str], folder: Path) -> Iterator[tuple[str, str]]:
     """Absolute names of the files, in `folder` those that had to be converted."""
     folder = folder.absolute()
+    remarks: list[tuple[str, str]] = []
     for name, file in files.items():
         if is_kaldis(file):
             yield name, str(Path(file).absolute())
             continue
         folder.mkdir(exist_ok=True)
         target = folder / f"{quote(name, safe='')}.wav"  # a recording may be called ../a/b
-        convert(Path(file), target)
+        convert(Path(file), target, lambda *remark: remarks.append(remark))
         yield name, str(target)
+    if remarks:
+        from bayes_asr.data.sound.feature_directories import report_remarks
+
+        report_remarks(remarks)
 
 
 def is_kaldis(file: str) -> bool:
@@ -85,13 +90,13 @@ def is_kaldis(file: str) -> bool:
         return False
 
 
-def convert(source: Path, target: Path) -> None:
-    """Write the sound, all its channels, as RIFF of 16 bits at 16 kHz."""
+def convert(source: Path, target: Path, announce: Callable[[str, str], None]) -> None:
+    """Write all channels as RIFF of 16 bits at 16 kHz; another rate of the source is announced."""
     import numpy as np  # these are slow to import, and seldom needed
 
     from bayes_asr.data.sound.audio import bring_to_rate, read_channels
 
-    samples = bring_to_rate(*read_channels(source), RATE, str(source))
+    samples = bring_to_rate(*read_channels(source), RATE, str(source), announce)
     whole = np.clip(np.rint(samples), -(2**15), 2**15 - 1).astype("<i2")
     with replacing(target) as temporary, wave.open(str(temporary), "wb") as file:
         file.setnchannels(whole.shape[1])

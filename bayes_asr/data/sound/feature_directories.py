@@ -167,7 +167,7 @@ def _sift(
                 # The statistics are sums, so those of a speaker add up by utterance.
                 stats[speaker] = stats.get(speaker, 0.0) + cmvn_statistics([matrix])
                 yield utt, matrix
-    _report_remarks(remarks)
+    report_remarks(remarks)
     _report_left(data_dir, [*missing], len(utt2spk), max_skipped)
 
 
@@ -185,7 +185,7 @@ def _report_left(data_dir: Path, missing: list[str], total: int, limit: float) -
     LOGGER.warning("%s", message)
 
 
-def _report_remarks(remarks: Iterable[Remark]) -> None:
+def report_remarks(remarks: Iterable[Remark]) -> None:
     """Say what was done, and to how many recordings."""
     sounds: dict[str, list[str]] = {}
     for sound, remark in remarks:
