@@ -44,7 +44,7 @@ from bayes_asr.train.runs import state
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.record import make_paths_absolute
 
-RATES = (6.4e-5, 1.6e-4, 4e-4, 1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2)
+RATES = (6.4e-5, 1.6e-4, 4e-4, 1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2, 0.1)
 MIDDLE = 4
 OWN = ("train.learning_rate", "seed")  # keys that differ between runs of a system
 DIVERGED = "train.max_returns"  # in what a run says that gave up because of numbers not finite
