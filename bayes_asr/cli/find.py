@@ -2,8 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from unicodedata import combining, normalize
 
@@ -67,7 +68,13 @@ def run(args: argparse.Namespace) -> None:
     if args.wip is not None and args.lmwt is None:
         raise InputError("--wip goes with --lmwt: dev chose its LM weight with another penalty")
     config = read_configuration(args.run)
-    weights = None if args.lmwt is None else pair_weights([args.lmwt], [args.wip or 0.0])[0]
+
+    @cache  # for a graph of several sets warnings come once
+    def weigh(graph: Path) -> Weights:
+        if args.lmwt is not None:
+            return pair_weights([args.lmwt], [args.wip or 0.0])[0]
+        return weigh_as_dev(args.run, graph, config)
+
     decoded = [name for name in SETS if (args.run / f"decode_{name}").is_dir()]
     names = dict.fromkeys(args.on or decoded)  # each once
     if not names:
@@ -75,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
     sightings = [
         sighting
         for name in names
-        for sighting in find_in_set(args.run, name, config, args.phrases, weights, args.nj)
+        for sighting in find_in_set(args.run, name, config, args.phrases, weigh, args.nj)
         if sighting.posterior >= args.least
     ]
     sightings.sort(key=lambda s: (args.phrases.index(s.phrase), -s.posterior, s.utterance))
@@ -116,26 +123,30 @@ def _fold(word: str) -> str:
     return "".join(c for c in normalize("NFD", word.casefold()) if not combining(c))
 
 
-def find_in_set(
-    run: Path, name: str, config: Config, phrases: list[str], weights: Weights | None, nj: int
-) -> Iterator[TimedHit]:
-    """Yield the places of all phrases in the lattices of a set.
+def weigh_as_dev(run: Path, graph: Path, config: Config) -> Weights:
+    """The weights that dev chose, if it was decoded with this graph."""
+    configured = locate(config.data.graph, config.data, "decoding graph")
+    is_other = real_path(graph) != real_path(configured)
+    return choose_weights(run, graph, config.decode, describe_network(run), is_other=is_other)
 
-    weights: None for those that dev chose, if it was decoded with the graph of the set.
-    """
+
+def find_in_set(
+    run: Path,
+    name: str,
+    config: Config,
+    phrases: list[str],
+    weigh: Callable[[Path], Weights],
+    nj: int,
+) -> Iterator[TimedHit]:
+    """Yield the places of all phrases in the lattices of a set; weigh: the weights by its graph."""
     decode_dir = run / f"decode_{name}"
     lattices = find_jobs(decode_dir, "lat")
     if not lattices:
         raise InputError(f"{decode_dir}: holds no lattices lat.N.gz; decode the set again")
     graph = find_graph_of(decode_dir, config)
-    if weights is None:
-        configured = locate(config.data.graph, config.data, "decoding graph")
-        is_other = real_path(graph) != real_path(configured)
-        network = describe_network(run)
-        weights = choose_weights(run, graph, config.decode, network, is_other=is_other)
     numbers = read_phrases(phrases, graph / "words.txt")
     timer = locate_timer(graph, config)
-    index = open_index(decode_dir, lattices, weights, nj, timer, find_lexicon(graph))
+    index = open_index(decode_dir, lattices, weigh(graph), nj, timer, find_lexicon(graph))
     places: dict[str, Place] = {}
     for directory in locate_all(config.data, name, "features"):
         places |= read_places(directory) or {}
