@@ -37,11 +37,11 @@ def prepare_once(
 
     It is prepared as long as it has the features of all sets. force: prepare it anyway.
     """
-    stamp, found = out / "prepared.json", None
+    stamp, stamped = out / "prepared.json", None
     if not force and all((out / "data" / name / "feats.scp").exists() for name in SETS):
         with suppress(FileNotFoundError, ValueError):  # it is empty where a disk was full
-            found = json.loads(read_text(stamp))
-    if found == recipe:
+            stamped = json.loads(read_text(stamp))
+    if stamped == recipe:
         print(f"{out} is prepared")
         return 0
     stamp.unlink(missing_ok=True)
