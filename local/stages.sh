@@ -49,15 +49,10 @@ recipe_scripts() {
     done
 }
 
-# quoted PATH: the path as a text of YAML, as --set KEY=VALUE takes it: a plain one would end at ` #`. One of letters, digits
-# and a few signs stays plain.
+# quoted PATH: the path as a text of YAML, as --set KEY=VALUE takes it: a plain one would end at ` #`.
 quoted() {
     local quote="'"
-    if [[ $1 == /* && $1 != *[!A-Za-z0-9/._-]* ]]; then
-        echo "$1"
-    else
-        printf "'%s'\n" "${1//$quote/$quote$quote}"
-    fi
+    printf "'%s'\n" "${1//$quote/$quote$quote}"
 }
 
 # What a command prints goes into a log too, so it prints to no terminal: its bars go to this one.
