@@ -1,7 +1,4 @@
-"""local/gmm.sh: what it asks of bayes-asr, with a stub for it.
-
-The stub notes down its arguments, refuses inputs that are not there, and makes what the verb makes.
-"""
+"""local/gmm.sh: what it asks of bayes-asr, with a stub for it."""
 
 import os
 import shutil
@@ -9,54 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gmm_experiment import Experiment
+from tests.support.gmm_stub import GmmExperiment
 from tests.support.places import ROOT
-from tests.support.script_stubs import executable
-
-STUB = """#!/usr/bin/env bash
-printf -v arguments '\\t%s' "$@"; echo "bayes-asr$arguments" >>"$CALLS"
-if [[ -n $FAILING && "$*" == $FAILING ]]; then echo "it went wrong"; exit 4; fi
-case "$1 $2" in
-    features*) made=$2 inputs=("$2/wav.scp") ;;
-    graph*) made=${*: -1} inputs=("$3" "$5" "$7") ;;
-    gmm\\ score) made=$3 inputs=("$3"/decode_{dev,test}/lat.1.gz) ;;
-    *)
-        inputs=()
-        for word in "${@:3}"; do [[ $word != -* ]] || break; inputs+=("$word"); done
-        made=${inputs[*]: -1}
-        unset "inputs[-1]"
-        ;;
-esac
-for input in "${inputs[@]}"; do
-    [[ -e $input ]] || { echo "bayes-asr: there is no $input"; exit 9; }
-done
-make() { mkdir -p "$made"; for file; do echo "$RANDOM" >"$made/$file"; done; }
-case "$1 $2" in
-    features*) cp "$2"/{wav,feats}.scp; cp "$2"/{wav,cmvn}.scp ;;
-    gmm\\ lang) make L.fst words.txt ;;
-    gmm\\ align) make final.mdl tree trans.1 ali.1.gz ;;
-    gmm\\ decode) make trans.1 lat.1.gz ;;
-    gmm\\ features) make feats.scp cmvn.scp && cp "$3"/{[st]*,utt2spk} "$made" ;;
-    gmm\\ score) make score_dev.json score_test.json ;;
-    gmm*) make final.mdl final.alimdl final.mat tree ;;
-    graph*) make HCLG.fst words.txt ;;
-esac
-"""
-
-
-class GmmExperiment(Experiment):
-    """An experiment with a stub of bayes-asr."""
-
-    script = "gmm.sh"
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        executable(folder / "environment/bin/bayes-asr", STUB)
-
-    def calls(self) -> list[str]:
-        """The arguments of each call, without the folder of the experiment."""
-        calls = [call.removeprefix("bayes-asr ") for call in super().calls()]
-        return [call.replace(f"{self.folder}/", "") for call in calls]
 
 
 @pytest.fixture
@@ -309,93 +260,6 @@ def test_failing_step_is_named_with_its_log_and_goes_on_from_there(
     assert not begun.exists()
 
 
-@pytest.mark.slow
-def test_step_is_repeated_when_what_it_reads_has_changed(experiment: GmmExperiment) -> None:
-    def steps(*options: str) -> list[str]:
-        assert experiment.run("--nj", "2", *options).endswith("status 0")
-        return [call.split(" --")[0] for call in experiment.calls()]
-
-    steps("--stop-stage", "3")
-    (experiment.out / "data/dev/text").write_text("dev0 other words\n")
-    assert steps("--stop-stage", "3") == ["features data/dev"]
-    (experiment.out / "exp/mono_ali/ali.1.gz").unlink()
-    assert steps("--stop-stage", "3") == [
-        "gmm align data/train data/lang exp/mono exp/mono_ali",
-        "gmm deltas data/train data/lang exp/mono_ali exp/tri1",
-    ]
-
-
-@pytest.mark.slow
-def test_references_that_have_changed_reach_the_adapted_features(
-    experiment: GmmExperiment,
-) -> None:
-    def steps(*options: str) -> list[str]:
-        assert experiment.run("--nj", "2", *options).endswith("status 0")
-        return experiment.calls()
-
-    assert steps()
-    assert steps("--stage", "8") == []
-    (experiment.out / "data/dev/stm").write_text("dev0 1 dev0 0 1 words\n")
-    again = "gmm features data/dev exp/tri3 exp/tri3/decode_dev data-fmllr-tri3/dev"
-    assert steps("--stage", "8") == [again]
-    (experiment.out / "data/dev/text").touch()
-    assert steps("--stage", "8") == []
-
-
-@pytest.mark.slow
-def test_lang_folders_are_made_anew_where_any_file_of_the_dictionary_has_changed(
-    experiment: GmmExperiment,
-) -> None:
-    """Not where a version that did not look at it has made them: all would be trained anew."""
-
-    def steps() -> int:
-        assert experiment.run("--nj", "2", "--stop-stage", "0").endswith("status 0")
-        return len(experiment.calls())
-
-    questions = experiment.out / "data/local/dict/extra_questions.txt"
-    assert (steps(), steps()) == (1, 0)
-    questions.write_text("g ow\n")
-    assert (steps(), steps()) == (1, 0)
-    (experiment.out / "log/gmm_lang.dict").unlink()
-    questions.write_text("ow g\n")
-    assert (steps(), steps()) == (0, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("table", ["text", "utt2spk", "cmvn.scp"])
-def test_tables_beside_prepared_cepstra_that_have_changed_begin_anew(
-    table: str, experiment: GmmExperiment
-) -> None:
-    for name in ("train", "dev", "test"):
-        data = experiment.out / "data" / name
-        (data / "wav.scp").rename(data / "feats.scp")
-        shutil.copy(data / "feats.scp", data / "cmvn.scp")
-
-    def steps() -> list[str]:
-        assert experiment.run("--nj", "2", "--stop-stage", "3").endswith("status 0")
-        return [call.split()[1] for call in experiment.calls()]
-
-    assert (steps(), steps()) == (["lang", "mono", "align", "deltas"], [])
-    with (experiment.out / "data/train" / table).open("a") as file:
-        file.write("train9 train9\n")
-    assert (steps(), steps()) == (["mono", "align", "deltas"], [])
-
-
-def test_dither_of_a_recipe_reaches_its_features_and_makes_them_anew(
-    experiment: GmmExperiment,
-) -> None:
-    def sets() -> list[str]:
-        assert experiment.run("--nj", "2", "--stage", "1", "--stop-stage", "1").endswith("status 0")
-        return experiment.calls()
-
-    plain = [f"features data/{name}" for name in ("train", "dev", "test")]
-    assert sets() == plain
-    with (experiment.folder / "checkout/recipes/timit/kaldi.sh").open("a") as settings:
-        settings.write("dither=0.5\n")
-    assert sets() == [f"{call} --dither 0.5" for call in plain]
-    assert sets() == []
-
-
 def test_options_that_we_lack_reach_the_verb_which_refuses_them(experiment: GmmExperiment) -> None:
     with (experiment.folder / "checkout/recipes/timit/kaldi.sh").open("a") as settings:
         settings.write("mono=(--totgauss 500 --careful true)\ntri2_ali=(steps/align_si.sh)\n")
@@ -429,40 +293,3 @@ def test_a_setting_without_its_value_is_refused(experiment: GmmExperiment) -> No
     assert "recipes/timit/kaldi.sh" in said
     assert said.endswith("status 1")
     assert [call.split()[1] for call in experiment.calls()][-2:] == ["mono", "align"]
-
-
-@pytest.mark.parametrize(("name", "line"), [("a sound", "{}"), ("recorded", "sox {} -t wav - |")])
-def test_mfcc_are_computed_anew_where_a_sound_has_changed(
-    name: str, line: str, experiment: GmmExperiment
-) -> None:
-    def steps() -> list[str]:
-        assert experiment.run("--nj", "2", "--stop-stage", "1").endswith("status 0")
-        return [call for call in experiment.calls() if call.startswith("features")]
-
-    sound = experiment.folder / f"{name}.wav"
-    sound.write_bytes(b"RIFF")
-    data = experiment.out / "data/dev"
-    data.joinpath("wav.scp").write_text(f"dev0 {line.format(sound)}\n")
-    assert len(steps()) == 3
-    assert steps() == []
-    later = (experiment.out / "log/gmm_mfcc_dev.done").stat().st_mtime + 1
-    os.utime(sound, (later, later))
-    assert steps() == ["features data/dev"]
-
-
-@pytest.mark.slow
-def test_scores_are_counted_anew_where_an_included_file_has_changed(
-    experiment: GmmExperiment,
-) -> None:
-    included = experiment.folder / "included.yaml"
-    included.write_text("score: {metric: per}\n")
-    config = experiment.folder / "config.yaml"
-    config.write_text(f"include: {included}\n")
-
-    def scored() -> int:
-        assert experiment.run("--nj", "2", "--config", str(config)).endswith("status 0")
-        return sum(call.startswith("gmm score") for call in experiment.calls())
-
-    assert (scored(), scored()) == (4, 0)
-    included.write_text("score: {metric: wer}\n")
-    assert (scored(), scored()) == (4, 0)
