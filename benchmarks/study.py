@@ -38,7 +38,7 @@ from bayes_asr.config.schema import Config, differences
 from bayes_asr.config.systems import read_systems
 from bayes_asr.evaluate.score.pair_comparisons import Side, compare_pairs, read_system
 from bayes_asr.evaluate.score.scores import read_scores
-from bayes_asr.kaldi_io.side_files import CONFIG, read_history
+from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT, read_environment, read_history
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import state
 from bayes_asr.train.runs.configuration import read_configuration
@@ -166,6 +166,29 @@ def check_runs(args: argparse.Namespace, systems: Iterable[str]) -> None:
                 )
 
 
+def check_frames(out: Path, systems: Iterable[str]) -> None:
+    """Refuse runs that were trained on other frames than the others, as of features made anew."""
+    first: dict[str, tuple[str, Path]] = {}
+    for system in systems:
+        for run in sorted((out / system).glob("*/seed*")):
+            for name, digest in hash_frames(run).items():
+                other, of = first.setdefault(name, (digest, run))
+                if digest != other:
+                    raise InputError(
+                        f"{run}: trained on other {name} than {of}; train one of them anew, all on"
+                        " the same data"
+                    )
+
+
+def hash_frames(run: Path) -> dict[str, str]:
+    """What a run noted of the frames of each set; empty of one that has not begun."""
+    if not (run / ENVIRONMENT).exists():
+        return {}
+    folder = f"{read_configuration(run).data.dir}/"
+    inputs = read_environment(run)["inputs"].items()
+    return {key.replace(folder, ""): digest for key, digest in inputs if "(frames of " in key}
+
+
 def configure(run: Run, args: argparse.Namespace, begun: Config) -> Config:
     """The configuration of a run as `train` completes it; begun: that which the run has so far."""
     config = load(list_configs(run.system, args), list_settings(run, args))
@@ -191,6 +214,7 @@ def work(args: argparse.Namespace, systems: Sequence[str]) -> None:
     while time.monotonic() < end and (missing := list_missing(args.out, systems, args.seeds)):
         if not any(attempt(run, args, systems) for run in missing):
             time.sleep(WAIT)
+        check_frames(args.out, systems)
 
 
 def attempt(run: Run, args: argparse.Namespace, systems: Sequence[str]) -> bool:
@@ -323,6 +347,7 @@ def main() -> None:
             if len(names) < 2:
                 raise InputError(f"--tests {names[0]}: name two systems or more, to compare them")
         systems, _ = read_systems(args.experiment)
+        check_frames(args.out, systems)
         if args.train:
             work(args, systems)
         rows = [describe_system(args.out, system, args.seeds) for system in systems]
