@@ -19,6 +19,7 @@ from bayes_asr.nn.kernels.reference.fused import (
     reset_partials,
     through_block,
 )
+from bayes_asr.nn.kernels.reference.gradients import parameter_gradients
 from bayes_asr.nn.kernels.reference.scan import Recurrence, unroll_shifted
 from bayes_asr.nn.units.cell import Cell, LogDomainCell
 
@@ -28,8 +29,19 @@ COMPILED = False
 
 
 def supports(cell: Cell, weights: Tensor) -> bool:
-    """Whether it computes a cell with such weights: on a GPU, unless `step` is its own."""
-    return cell.can_fuse and weights.is_cuda
+    """Whether it computes a cell with such weights: on a GPU, unless `step` is its own, or it has
+    numbers beside parameters [sets, H], which are all that a program is given.
+    """
+    return cell.can_fuse and weights.is_cuda and _has_parameters_alone(cell)
+
+
+def _has_parameters_alone(cell: Cell) -> bool:
+    """Whether all numbers of a cell are parameters [sets, H]."""
+    # The mean of dropped candidates is in the terms.
+    known = {"dropped"} if isinstance(cell, LogDomainCell) else set[str]()
+    buffers = {name for name, _ in cell.named_buffers()}
+    rows = (cell.sets, cell.gate_size)
+    return buffers <= known and all(p.shape == rows for p in cell.parameters())
 
 
 def unroll(recurrence: Recurrence) -> Tensor:
@@ -140,9 +152,9 @@ class CellProgram:
                 Gradients(by_h[steps].flatten(0, 1), da[steps].flatten(0, 1), by_state),
             )
             if by_parameters is not None:
-                with torch.enable_grad():
-                    outputs = cell(a, tuple(previous), mask)
-                    by_parameter = torch.autograd.grad(outputs, list(cell.parameters()), by_state)
+                gradients = parameter_gradients(cell, a, previous, mask, by_state)
+                pairs = zip(cell.parameters(), gradients, strict=True)
+                by_parameter = [torch.zeros_like(p) if by is None else by for p, by in pairs]
                 # The sum over sequences and directions stands where the first of them do.
                 by_set = torch.stack(by_parameter, 1)
                 by_parameters[0, : len(by_set)] += by_set
@@ -158,7 +170,9 @@ class CellProgram:
 
 def _describe(module: nn.Module) -> Hashable:
     """All of a module but the numbers of its tensors."""
-    options = {n: v for n, v in vars(module).items() if n != "training" and not n.startswith("_")}
+    # Modules of this package compute the same in training and in evaluation.
+    known = {"training"} if type(module).__module__.startswith("bayes_asr.") else set[str]()
+    options = {n: v for n, v in vars(module).items() if n not in known and not n.startswith("_")}
     parameters = [
         (name, p.shape, p.dtype, p.device) for name, p in module.named_parameters(recurse=False)
     ]

@@ -3,14 +3,15 @@
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bayes_asr.nn.frames import PackedFrames
@@ -19,8 +20,9 @@ from bayes_asr.nn.kernels.cuda.graph import CellProgram
 from bayes_asr.nn.kernels.cuda.static import Shape
 from bayes_asr.nn.kernels.dispatch import choose_backend
 from bayes_asr.nn.kernels.reference import scan
+from bayes_asr.nn.layer import State
 from bayes_asr.nn.recurrent import RecurrentLayer
-from bayes_asr.nn.units.cell import build_cell
+from bayes_asr.nn.units.cell import Cell, build_cell
 from tests.support.nn_units import DIRECTIONS, RECURRENT, layer, name, recurrent_layer
 
 SEQUENCES, KEYS = PackedFrames((13, 9, 9, 1)), torch.tensor([11, -5, 2**40, 0])
@@ -234,6 +236,42 @@ def test_options_of_a_cell_may_be_lists() -> None:
     array = np.ones(2)
     assert program(array) == program(array)
     assert program(array) != program(np.ones(2))
+
+
+class OwnCell(Cell):
+    """A cell as a user writes one; hand_on has a parameter that states do not need."""
+
+    def __init__(self, units: int, sets: int, *, rows: bool = True, buffer: bool = False) -> None:
+        super().__init__(units, sets)
+        self.gain = nn.Parameter(torch.ones(sets, units) if rows else torch.ones(()))
+        if buffer:
+            self.register_buffer("dropped", torch.zeros(sets, units))
+
+    def forward(self, a: Tensor, state: State, mask: Tensor | None) -> State:
+        return ((state[0] + self.drop(a.select(-2, 0).tanh(), mask)) / (1 + self.training),)
+
+    def hand_on(self, h: Tensor) -> Tensor:
+        return h * self.gain
+
+
+def test_graphs_are_of_cells_whose_numbers_are_parameters_of_units() -> None:
+    """Programs are given no others, which would be those of the first layer, as they were."""
+    on_a_gpu = SimpleNamespace(is_cuda=True)
+    for cell, is_computed in (
+        (OwnCell(3, 2), True),
+        (OwnCell(3, 2, rows=False), False),
+        (OwnCell(3, 2, buffer=True), False),
+        (build_cell("li-bru", 3, 2, {"dropped_candidate": "mean"}), True),
+    ):
+        assert graph.supports(cell, cast(Tensor, on_a_gpu)) is is_computed
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_a_cell_of_ones_own_is_computed_as_it_is() -> None:
+    net = graphed(unit="rnn")
+    net.cell = OwnCell(4, net.cell.sets).double()
+    assert_as_scanned(net, 1e-12)
+    assert_as_scanned(net.eval(), 1e-12)
 
 
 class Operations(TorchDispatchMode):
