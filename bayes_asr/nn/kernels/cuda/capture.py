@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayes_asr.nn.kernels.cuda.static import Program, Shape
 
-GRAPHS = 64  # buckets whose graphs are kept
+GRAPHS = 64  # buckets of a program whose graphs are kept
 ALIGNMENT = 256  # bytes; as those of torch's own tensors on a GPU
 
 
@@ -47,14 +47,15 @@ class Workspace:
         key = (program, shape)
         if key not in self._passes or (keep and not self._passes[key].backward):
             layout = program.allocate(shape._replace(device=torch.device("meta")))
-            self._make_room(sum(map(_bytes, layout.values())))
+            self._make_room(program, sum(map(_bytes, layout.values())))
             self._passes[key] = self._prepare(program, self._carve(layout), keep)
         self._passes.move_to_end(key)
         return self._passes[key]
 
-    def _make_room(self, size: int) -> None:
-        """Have enough memory for a bucket, and one free place in the list of passes."""
-        grows, full = size > len(self._memory), len(self._passes) == GRAPHS
+    def _make_room(self, program: Program, size: int) -> None:
+        """Have enough memory for a bucket, and a free place among the passes of a program."""
+        passes = [key for key in self._passes if key[0] == program]  # the oldest first
+        grows, full = size > len(self._memory), len(passes) == GRAPHS
         if self._memory.is_cuda and (grows or full):
             torch.cuda.synchronize(self._device)  # a graph may be running
         if grows:  # graphs read and write at fixed addresses
@@ -63,7 +64,7 @@ class Workspace:
             self._memory = self._allocate(0)  # the old memory is free for the new
             self._memory = self._allocate(size)
         elif full:
-            self._passes.popitem(last=False)
+            del self._passes[passes[0]]
 
     def _allocate(self, size: int) -> Tensor:
         return torch.empty(size, dtype=torch.uint8, device=self._device)

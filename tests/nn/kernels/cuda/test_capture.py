@@ -73,6 +73,22 @@ def test_buckets_that_were_used_last_are_kept() -> None:
     assert workspace.find(Doubling(), shape_of(GRAPHS), keep=True) is not largest
 
 
+def test_programs_do_not_take_the_places_of_one_another() -> None:
+    workspace = Workspace(CPU)
+    workspace.find(Doubling(), shape_of(GRAPHS), keep=True)
+    names = ("doubling", "another")
+    passes = [
+        workspace.find(Doubling(name), shape_of(T), keep=True)
+        for T in range(1, GRAPHS)
+        for name in names
+    ]
+    assert [
+        workspace.find(Doubling(name), shape_of(T), keep=True)
+        for T in range(1, GRAPHS)
+        for name in names
+    ] == passes
+
+
 def test_the_way_back_is_there_where_it_is_needed() -> None:
     workspace = Workspace(CPU)
     assert workspace.find(Doubling(), shape_of(5), keep=False).backward is None
