@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from bayes_asr.nn.frames import CPU
 
 BATCH_SEQUENCES = 64
 WINDOW = 256  # utterances that are put into batches by their lengths
+WINDOW_BATCHES = 8  # and the frames of so many batches, as all outputs of a window are held
 MORE_MEMORY = "close other programs, raise the limit on memory (ulimit -v)"
 MORE_MEMORY_THAN_A_GPU = "close other programs on the GPU, compute on the CPU (--device cpu)"
 Utterance = tuple[str, np.ndarray]
@@ -38,7 +38,7 @@ def in_batches(
 
     Up to BATCH_SEQUENCES utterances and so many frames, or one that is longer.
     """
-    for group in group_utterances(utterances, frames):
+    for group in group_utterances(utterances, frames, BATCH_SEQUENCES):
         with needing_memory(partial(describe_batch, group)):
             computed = network.compute_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):
@@ -48,15 +48,14 @@ def in_batches(
 def in_windows(
     network: BatchNetwork, utterances: Iterable[Utterance], frames: int
 ) -> Iterator[Utterance]:
-    """As `in_batches`, on a GPU: WINDOW utterances are put into batches by their lengths.
+    """As `in_batches`, on a GPU: up to WINDOW utterances are put into batches by their lengths.
 
     A recurrence takes as many steps as the longest utterance of its batch, and a GPU as long for
     one utterance as for many. A thread computes while the outputs of the window before are read.
     """
-    source = iter(utterances)
     with ThreadPoolExecutor(max_workers=1) as pool:
         computing = None
-        while window := list(islice(source, WINDOW)):
+        for window in group_utterances(utterances, WINDOW_BATCHES * frames, WINDOW):
             following = pool.submit(_compute_window, network, window, frames)
             if computing:
                 yield from computing.result()
@@ -71,12 +70,14 @@ def _compute_window(
     """The outputs of utterances, in their order."""
     by_length = sorted(enumerate(window), key=lambda item: -len(item[1][1]))
     outputs: dict[int, Tensor] = {}
-    for group in group_utterances(((i, matrix) for i, (_, matrix) in by_length), frames):
+    matrices = ((i, matrix) for i, (_, matrix) in by_length)
+    for group in group_utterances(matrices, frames, BATCH_SEQUENCES):
         batch = [window[i] for i, _ in group]
         with needing_memory(partial(describe_batch, batch, MORE_MEMORY_THAN_A_GPU)):
             computed = network.compute_prepared([matrix for _, matrix in batch])
-        # Copies of a batch go on while the operations of the next one are launched.
-        outputs |= {i: _start_copy(output) for (i, _), output in zip(group, computed, strict=True)}
+            # Copies of a batch go on while the operations of the next one are launched.
+            copies = list(map(_start_copy, computed))
+        outputs |= {i: copy for (i, _), copy in zip(group, copies, strict=True)}
     _wait_for(computed[0].device)
     return [(utt, outputs[i].numpy()) for i, (utt, _) in enumerate(window)]
 
@@ -107,14 +108,14 @@ def describe_batch(group: Sequence[Utterance], remedies: str = MORE_MEMORY) -> s
 
 
 def group_utterances(
-    utterances: Iterable[tuple[Key, Item]], frames: int
+    utterances: Iterable[tuple[Key, Item]], frames: int, sequences: int
 ) -> Iterator[list[tuple[Key, Item]]]:
-    """Yield the utterances of each batch: up to BATCH_SEQUENCES, and so many frames."""
+    """Yield the utterances of each batch: up to so many sequences and frames."""
     group: list[tuple[Key, Item]] = []
     total = 0
     for item in utterances:
         # Full, or too long with this one; a longer utterance than `frames` is a batch of its own.
-        if group and (len(group) == BATCH_SEQUENCES or total + len(item[1]) > frames):
+        if group and (len(group) == sequences or total + len(item[1]) > frames):
             yield group
             group, total = [], 0
         group.append(item)

@@ -67,6 +67,17 @@ def test_utterances_of_similar_length_are_computed_together(
     assert computed == [[41], [40], [40, 7, 6, 5], [3, 2]]
 
 
+def test_a_window_has_the_frames_of_a_few_batches(
+    network: LogLikelihoods,
+    utterances: list[tuple[str, np.ndarray]],
+    computed: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batches, "WINDOW_BATCHES", 2)
+    assert [utt for utt, _ in in_windows(network, utterances, FRAMES)] == [*"01234567"]
+    assert computed == [[40], [40, 6, 5, 3], [41, 7, 2]]
+
+
 def test_a_window_is_computed_while_the_one_before_is_read(
     network: LogLikelihoods,
     utterances: list[tuple[str, np.ndarray]],
