@@ -157,6 +157,7 @@ def choose_device(name: str) -> torch.device:
             "train.device is cuda, but torch finds no GPU here (bayes-asr doctor shows what it"
             " finds); set it to auto or cpu"
         )
+    torch.backends.cudnn.allow_tf32 = False  # torch rounds the factors of convolutions otherwise
     # Threads that load batches have no current GPU: the device has its number.
     return group.find_card() if available and name != "cpu" else torch.device("cpu")
 
