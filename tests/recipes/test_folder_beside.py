@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.recipe.folder.beside import write_beside
 from bayes_asr.recipe.folder.sounds import find_sound
@@ -148,6 +147,39 @@ def test_sounds_with_a_text_of_another_kind_are_not_without(
     assert f"left out: {other}; 1 sound file has none and is left out" in line
 
 
+def test_texts_beside_what_is_not_read_are_named(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "text").unlink()
+    for sound in find_sound(corpus):
+        sound.with_suffix(".txt").write_text("words")
+    for take in (0, 1):
+        wav = corpus / f"speaker4/take{take}.wav"
+        shutil.move(wav, wav.with_suffix(".M4A"))
+    (corpus / "speaker4/take2.m4a").touch()  # beside one that is read
+    assert prepare(corpus, tmp_path / "out", "--beside") == 0
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if "beside the sound" in x)
+    unread = corpus / "speaker4/take0.M4A"
+    assert "of 28 files .txt beside the sound; 2 files with texts are not read and left out" in line
+    assert f"ffmpeg -i {unread} {unread.with_suffix('.wav')}" in line
+    assert "take2" not in line
+
+
+def test_all_texts_at_fault_are_named(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "text").unlink()
+    for sound in find_sound(corpus):
+        sound.with_suffix(".txt").write_text("words")
+    faulty = [corpus / f"speaker{number}/take1.txt" for number in (2, 5)]
+    faulty[0].write_bytes("naïve".encode("latin-1"))
+    faulty[1].write_text("0.0\t0.5\thello\n")
+    assert prepare(corpus, tmp_path / "out", "--beside") == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert all(str(file) in line for file, line in zip(faulty, said, strict=True))
+
+
 @pytest.mark.parametrize(
     ("options", "words", "fault"),
     [
@@ -190,13 +222,13 @@ def test_numbers_that_are_said_are_no_times(corpus: Path, tmp_path: Path, text: 
 
 @pytest.mark.parametrize("pause", ["31000 31000 sp", "0 0 sil"])
 def test_intervals_of_no_length_are_times_among_others(
-    corpus: Path, tmp_path: Path, pause: str
+    corpus: Path, tmp_path: Path, pause: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """HTK writes a pause that nobody made as one of no length."""
     (corpus / "text").unlink()
     (corpus / "speaker0/take0.lab").write_text(f"0 31000 she\n{pause}\n31000 62000 had")
-    with pytest.raises(InputError, match="has times"):
-        write_beside(corpus, tmp_path / "text")
+    assert prepare(corpus, tmp_path / "out", "--beside") == 1
+    assert "has times" in capsys.readouterr().err
 
 
 def test_faults_of_all_texts_name_their_kind(

@@ -175,7 +175,15 @@ def test_first_channel_of_silence_is_silence(
     sound, rate = soundfile.read(corpus / "s0/t0.wav")
     soundfile.write(corpus / "s0/t0.wav", np.stack([0 * sound, sound], axis=1), rate)
     assert prepare(corpus, tmp_path / "out") == 0
-    assert "1 of 18 files are digital silence" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "1 of 18 files are digital silence on their first channel" in said
+    assert f"sox {corpus / 's0/t0.wav'} OUT.wav remix 2" in said
+    soundfile.write(corpus / "s0/t0.wav", np.stack([0 * sound, 0 * sound], axis=1), rate)
+    soundfile.write(corpus / "s0/t1.wav", np.stack([sound, 0 * sound], axis=1), rate)
+    assert prepare(corpus, tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert f"1 of 18 files are digital silence, without any sound: {corpus / 's0/t0.wav'};" in said
+    assert "first channel" not in said
 
 
 def test_joiners_of_persian_stay(tmp_path: Path) -> None:

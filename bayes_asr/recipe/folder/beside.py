@@ -12,7 +12,15 @@ from bayes_asr.base.files import read_bytes
 from bayes_asr.kaldi_io.binary import refuse_documents
 from bayes_asr.kaldi_io.marks import find_mark
 from bayes_asr.kaldi_io.text import write_text
-from bayes_asr.recipe.folder.sounds import BESIDE_KINDS, describe_seen, find_files, find_sound
+from bayes_asr.recipe.folder.sounds import (
+    BESIDE_KINDS,
+    SOUND,
+    UNREAD,
+    convert,
+    describe_seen,
+    find_files,
+    find_sound,
+)
 
 TIER = "words"
 Interval = tuple[float, float, str]
@@ -34,16 +42,18 @@ VALUE = re.compile(r'"((?:[^"]|"")*)"|(?<!\S)([-+]?\d[\d.eE+-]*|<exists>)(?!\S)|
 def write_beside(corpus: Path, text: Path) -> list[Path]:
     """Write `text` of the texts beside sounds, of the kind that most have; returns them by line.
 
-    Names are paths below `corpus`. Sounds without such a text are left out, and counted. InputError
-    where there is none, or `text` in `corpus`, and for files with times, except Praat's: of these
-    the tier `words`, or the only one of intervals, is read.
+    Names are paths below `corpus`. Sounds without such a text are left out, and counted; so are
+    texts beside what may be sound and is not read. InputError where there is none, or `text` in
+    `corpus`. ExceptionGroup of all files that are no such texts, as those with times, except
+    Praat's: of these the tier `words`, or the only one of intervals, is read.
     """
     if (corpus / "text").exists():
         raise InputError(f"{corpus / 'text'}: is there, and --beside does without; take one away")
     sounds = {file.with_suffix(""): file for file in find_sound(corpus)}
+    files = find_files(corpus)
     texts = [
         file
-        for file in find_files(corpus)
+        for file in files
         if file.suffix.lower() in BESIDE_KINDS and file.with_suffix("") in sounds
     ]
     if not texts:
@@ -54,13 +64,12 @@ def write_beside(corpus: Path, text: Path) -> list[Path]:
     counts = Counter(file.suffix.lower() for file in texts)
     kind = max(BESIDE_KINDS, key=lambda suffix: counts[suffix])
     transcribed = [file for file in texts if file.suffix.lower() == kind]
-    parse = _read_grid if kind == ".textgrid" else _read_words
-    lines = [(_name(file, corpus), _without_marks(parse(file), file)) for file in transcribed]
+    lines = _read_all(transcribed, corpus)
     text.parent.mkdir(parents=True, exist_ok=True)
     write_text(lines, text)
     lacking = sounds.keys() - {file.with_suffix("") for file in transcribed}
     others = [file for file in texts if file.with_suffix("") in lacking]
-    left_out = _describe_left_out(lacking, others, corpus)
+    left_out = _describe_left_out(lacking, others, corpus) + _describe_unread(files, corpus)
     print(f"{text}: of {len(transcribed)} files {transcribed[0].suffix} beside the sound{left_out}")
     return transcribed
 
@@ -77,6 +86,25 @@ def _describe_left_out(sounds: Collection[Path], others: Sequence[Path], corpus:
         lacking = count_of(without, "sound file has none and is", "sound files have none and are")
         remark += f"; {lacking} left out"
     return remark
+
+
+def _describe_unread(files: Sequence[Path], corpus: Path) -> str:
+    """The files in formats that are not read which have a text beside them, and no sound."""
+    heard = {file.with_suffix("") for file in files if file.suffix.lower() in SOUND}
+    said = {file.with_suffix("") for file in files if file.suffix.lower() in BESIDE_KINDS}
+    unread = [
+        file
+        for file in files
+        if file.suffix.lower() in UNREAD and file.with_suffix("") in said - heard
+    ]
+    if not unread:
+        return ""
+    lacking = count_of(len(unread), "file with a text is", "files with texts are")
+    names = name_some([str(file.relative_to(corpus)) for file in unread])
+    return (
+        f"; {lacking} not read and left out: {names}; convert them, for example by"
+        f" {convert(unread[0])}"
+    )
 
 
 @contextmanager
@@ -99,6 +127,20 @@ def at_sources(text: Path, sources: Sequence[Path]) -> Iterator[None]:
         yield
     except ExceptionGroup as group:
         raise group.derive([*map(name_source, group.exceptions)]) from None
+
+
+def _read_all(files: Sequence[Path], corpus: Path) -> list[tuple[str, list[str]]]:
+    """The names and words of texts of a kind."""
+    lines, errors = [], []
+    for file in files:
+        parse = _read_grid if file.suffix.lower() == ".textgrid" else _read_words
+        try:
+            lines.append((_name(file, corpus), _without_marks(parse(file), file)))
+        except InputError as error:
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup("texts are not as they should be", errors)
+    return lines
 
 
 def _name(file: Path, corpus: Path) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bayes_asr.base.errors import InputError, complaint, count_of, name_some, printable
 from bayes_asr.base.files import open_to_read
 from bayes_asr.data.sound.audio import load_library, read_head
@@ -17,6 +19,10 @@ from bayes_asr.recipe.folder.spelling import compose
 SOUND = {
     *(".aif", ".aiff", ".au", ".bwf", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64"),
     *(".snd", ".sph", ".w64", ".wav"),
+}
+UNREAD = {  # of sound and of films, which ffmpeg knows
+    *(".3gp", ".aac", ".amr", ".avi", ".m4a", ".m4b", ".mka", ".mkv", ".mov", ".mp4", ".webm"),
+    *(".wma", ".wmv"),
 }
 TEXTS = {".lab", ".txt", ".textgrid", ".trn", ".wrd", ".phn", ".json"}  # beside sounds
 BESIDE = "--set 'recipe.options=[--beside]'"
@@ -188,15 +194,19 @@ def _reasons(name: str, files: Sounds, corpus: Path) -> Iterator[str]:
         if file.suffix.lower() in SOUND:
             yield f"there is {below}: rename it {name}{file.suffix.lower()}"
         elif file.suffix.lower() not in TEXTS and file.is_file():
-            # As it is on disk, where accents may be characters of their own.
-            command = shlex.join(["ffmpeg", "-i", str(file), str(file.with_suffix(".wav"))])
-            yield f"there is {below}, which is not read: convert it, for example by {command}"
+            yield f"there is {below}, which is not read: convert it, for example by {convert(file)}"
     # A cell of a table, or the path of another computer, ends in a name.
     cell = Path(SEPARATORS.split(name)[0].strip("\"'").replace("\\", "/"))
     parts = (cell.with_suffix("") if cell.suffix.lower() in SOUND else cell).parts
     for tail in ("/".join(parts[start:]) for start in range(len(parts))):
         if len(files.get(tail, ())) == 1:
             yield f"write {tail} and a space in the place of {name}"
+
+
+def convert(file: Path) -> str:
+    """A command that makes a sound file which is read."""
+    # As it is on disk, where accents may be characters of their own.
+    return shlex.join(["ffmpeg", "-i", str(file), str(file.with_suffix(".wav"))])
 
 
 def describe_unheard(files: Collection[Path]) -> Iterator[str]:
@@ -215,11 +225,19 @@ def describe_unheard(files: Collection[Path]) -> Iterator[str]:
         library = load_library()
     except InputError:
         return
-    silent = [str(file) for file in files if file not in unreadable and _is_silent(file, library)]
-    if silent:
+    silence = {file: _find_silence(file, library) for file in files if file not in unreadable}
+    if silent := [str(file) for file, channels in silence.items() if all(channels)]:
         yield (
             f"{len(silent)} of {len(files)} files are digital silence, without any sound:"
             f" {name_some(silent)}; replace them, or take them out"
+        )
+    if beside := {file: x.index(False) + 1 for file, x in silence.items() if x[0] and not all(x)}:
+        file, channel = next(iter(beside.items()))
+        command = shlex.join(["sox", str(file), "OUT.wav", "remix", str(channel)])
+        yield (
+            f"{len(beside)} of {len(files)} files are digital silence on their first channel, which"
+            f" is heard, and have sound on another: {name_some([*map(str, beside)])}; extract that,"
+            f" for example by {command}"
         )
 
 
@@ -233,18 +251,27 @@ def _find_fault(file: Path) -> str:
     return ""
 
 
-def _is_silent(file: Path, library: Any) -> bool:
-    """Whether all samples of the first channel, which is heard, are the same; not where a file
-    cannot be decoded, which stage 1 says.
+def _find_silence(file: Path, library: Any) -> list[bool]:
+    """Whether all samples of a channel are the same, of each channel.
+
+    The first one is heard, so that others do not matter where it has sound. Nor does what cannot be
+    decoded, which stage 1 says.
     """
+    sounding = [False]
     try:
         with library.SoundFile(file) as sound:
-            level = sound.read(1, always_2d=True)[:, 0]
+            level = sound.read(1, always_2d=True)
+            if not len(level):
+                return sounding
             sound.seek(0)
-            blocks = sound.blocks(BLOCK, always_2d=True)
-            return len(level) > 0 and all((block[:, 0] == level).all() for block in blocks)
+            silent = np.full(sound.channels, True)
+            for block in sound.blocks(BLOCK, always_2d=True):
+                silent &= (block == level).all(axis=0)
+                if not silent[0]:
+                    return sounding
     except library.LibsndfileError:
-        return False
+        return sounding
+    return silent.tolist()
 
 
 def describe_unread(corpus: Path, tables: Collection[str]) -> str:
