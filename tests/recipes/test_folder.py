@@ -313,6 +313,7 @@ def test_names_with_spaces_are_looked_for_in_time_in_proportion(tmp_path: Path) 
         ("text", "nobody hello\n", "no sound file for 1 of 1 names, the first is nobody"),
         ("text", "", "empty; write"),
         ("text", "take1 hello\n", "take1 is 10 files: speaker0/take1.wav, "),
+        ("text", "take1 a\ntake1 b\n", "name them by their paths, such as speaker0/take1"),
         ("text", "speaker0/take1 a\nspeaker1/take1 a\n", "2 utterances are too few"),
         ("utt2spk", "speaker0/take0 me\n", "no speaker for 29 of 30 names"),
         ("dev", "nobody\n", "nobody is neither a name of text nor a speaker"),

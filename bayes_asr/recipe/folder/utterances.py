@@ -43,6 +43,7 @@ def read_transcripts(text: Path, corpus: Path, spell: Spell) -> Transcripts:
     InputError for names with a space, names that are there twice, and reserved words.
     """
     _refuse_spaces(text, corpus)
+    _refuse_repeated(text, corpus)
     lines = read_text(text)
     if not lines:
         raise InputError(f"{text}: empty; write {FORM}")
@@ -71,6 +72,21 @@ def _refuse_spaces(text: Path, corpus: Path) -> None:
             raise InputError(
                 f"{text}, line {number}: {name} has a space, where a name ends; rename"
                 " the file and the line, for example with _"
+            )
+
+
+def _refuse_repeated(text: Path, corpus: Path) -> None:
+    """Raise InputError where several lines have a name that is several files, as if one each."""
+    counts = Counter(compose(fields[0]) for _, fields in iter_lines(text))
+    repeated = {name for name, count in counts.items() if count > 1}
+    files: dict[str, list[Path]] = {}
+    for file in find_sound(corpus) if repeated else ():
+        files.setdefault(compose(file.stem), []).append(file)
+    for name in sorted(repeated):
+        if len(paths := files.get(name, [])) > 1:
+            raise InputError(
+                f"{text}: {name} is in {counts[name]} lines, and {len(paths)} files are called so;"
+                f" name them by their paths, such as {paths[0].relative_to(corpus).with_suffix('')}"
             )
 
 
