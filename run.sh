@@ -32,6 +32,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=local/options.sh
 . "$root/local/options.sh"
+[[ -z ${BAYES_ASR_PYTHON:-} ]] || script='bayes-asr run'
 # shellcheck source=local/setup.sh
 . "$root/local/setup.sh"
 # shellcheck source=local/stages.sh
@@ -41,7 +42,6 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck disable=SC2034  # the recipe reads some
 recipe=mini kaldi_dir='' corpus='' config=() set=() out='' stage=0 stop_stage=7
 nj=$(getconf _NPROCESSORS_ONLN) nproc='' seeds=1 experiment='' dim='' features='' force=''
-[[ -z ${BAYES_ASR_PYTHON:-} ]] || script='bayes-asr run'
 parse_options "$@"
 refuse_early
 set_up mini,report

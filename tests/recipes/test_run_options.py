@@ -3,13 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.support.places import ROOT
 from tests.support.recipe_options import DEFAULTS
-from tests.support.script_stubs import Checkout
+from tests.support.script_stubs import Checkout, executable
 
 NEEDS_RECIPE = re.compile("preparing a corpus|--dim 50|needs its corpus|recipe|name it by")
 OPTIONS = [  # a promise to the users' scripts
@@ -284,3 +285,14 @@ def test_what_stages_will_lack_is_asked_before_any_training(checkout: Checkout) 
     assert verbs[1:5] == ["doctor", "doctor", "train", "forward"]
     checkout.run("./run.sh", "--recipe", "made", "--stage", "4")
     assert len(checkout.calls("doctor")) == 3
+
+
+def test_stages_are_told_which_command_runs_them(checkout: Checkout, tmp_path: Path) -> None:
+    """Since they advise its options; in an installed package there is no run.sh."""
+    python, noted = tmp_path / "python", tmp_path / "noted"
+    executable(
+        python, f'#!/bin/bash\necho "$BAYES_ASR_STAGE_OF" >>"$NOTED"\nexec {sys.executable} "$@"\n'
+    )
+    words = ["./run.sh", "--recipe", "made", "--out", str(tmp_path / "out")]
+    checkout.run(*words, BAYES_ASR_PYTHON=str(python), NOTED=str(noted))
+    assert {*noted.read_text().splitlines()} == {"bayes-asr run"}
