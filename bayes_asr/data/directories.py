@@ -54,7 +54,7 @@ def _advise(candidates: Sequence[str], data: DataConfig) -> str:
                 return f"{directory} looks like the experiment: name it by {option}"
     if is_recipe:
         return "stages 0 to 2 make them, or --kaldi-dir names the experiment that has them"
-    return "set data.dir or name the directory"
+    return "set data.dir or name the directory; of a run that moved, in its config.yaml"
 
 
 def find_existing(path: Path) -> list[Path]:

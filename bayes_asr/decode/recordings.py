@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import find
 from bayes_asr.config.schema import Config
@@ -18,6 +19,7 @@ from bayes_asr.data.sound.audio import Announce, be_silent, bring_to_rate, warn
 from bayes_asr.data.sound.long import LongSound
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.speakers import RecordingFeatures, Speaker
+from bayes_asr.kaldi_io.side_files import CONFIG
 
 ADAPTER = "gmm.adaptation:SpeakerAdapter"
 """The `Adapter` of runs whose features our GMMs have adapted."""
@@ -144,6 +146,12 @@ def _make_analysis(
             f"{run}: its network also reads the stream {name}, whose features are not of the"
             " built-in front end (there was no frontend.json beside them when it was trained):"
             " compute them, then bayes-asr forward RUN --data --stream and bayes-asr decode"
+        )
+    if fields is None and not is_there(Path(config.data.dir)):
+        raise InputError(
+            f"{run}: its network reads features that are not of the built-in front end, and"
+            f" data.dir, {config.data.dir}, where they and their models were, is not there; where"
+            f" it has moved, write its new place in {run / CONFIG}"
         )
     if fields is None:
         inputs = ", ".join((*config.data.train.features, *config.data.train.features_all_of))

@@ -172,9 +172,8 @@ def choose_precision(precision: str, device: torch.device) -> str:
     else:
         # torch has `get_capabilities` since 2.10; before, only our own kernels tell.
         capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        supported = any(
-            "bf16" in name for name in (*library.paths(), *filter(capabilities.get, capabilities))
-        )
+        names = (*library.paths(), *filter(capabilities.get, capabilities))
+        supported = any("bf16" in name for name in names)
     return precision if supported else "float32"
 
 

@@ -16,11 +16,13 @@ import pytest
 import bayes_asr
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
+from bayes_asr.config.merge import load
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.recognise import RecognisedWord
 from bayes_asr.decode.transcribe import Transcript, transcribe
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.train.runs import checkpoint
 from tests.attacks.breakages import unprivileged
 from tests.support.places import CONF
@@ -319,6 +321,19 @@ def test_a_run_on_other_features_says_what_is_missing(
     assert "not of the built-in front end" in said
     assert "fMLLR transform of its speaker" in said
     assert "./run.sh --features fbank" in said
+
+
+def test_a_run_whose_data_moved_says_where_to_write_that(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, gone = tmp_path / "run", tmp_path / "gone"
+    shutil.copytree(small_run, run)
+    config = load([run / CONFIG])
+    replace(config, data=replace(config.data, dir=str(gone))).save(run / CONFIG)
+    assert main(["transcribe", str(run), str(tmp_path / "sound.wav")]) == 1
+    said = capsys.readouterr().err
+    assert f"data.dir, {gone}, where they and their models were, is not there" in said
+    assert str(run / CONFIG) in said
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ def test_relative_name_that_is_nowhere_says_where_it_was_looked_for(
     assert str(raised.value) == (
         f"{corpus}/data/train/feats.scp: cannot open train0-0 in exp/train/feats.ark: No such file"
         f" in the working directory {tmp_path} or in a folder above the table; if a folder has"
-        " moved, say so by --set data.moved=OLD=NEW, or correct the table"
+        " moved, say so by --set data.moved=OLD=NEW, or correct the table; of a run data.moved is"
+        " in its config.yaml"
     )
 
 
