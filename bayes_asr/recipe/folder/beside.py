@@ -91,11 +91,11 @@ def _describe_left_out(sounds: Collection[Path], others: Sequence[Path], corpus:
 def _describe_unread(files: Sequence[Path], corpus: Path) -> str:
     """The files in formats that are not read which have a text beside them, and no sound."""
     heard = {file.with_suffix("") for file in files if file.suffix.lower() in SOUND}
-    said = {file.with_suffix("") for file in files if file.suffix.lower() in BESIDE_KINDS}
+    transcribed = {file.with_suffix("") for file in files if file.suffix.lower() in BESIDE_KINDS}
     unread = [
         file
         for file in files
-        if file.suffix.lower() in UNREAD and file.with_suffix("") in said - heard
+        if file.suffix.lower() in UNREAD and file.with_suffix("") in transcribed - heard
     ]
     if not unread:
         return ""
