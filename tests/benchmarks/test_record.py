@@ -90,6 +90,6 @@ def test_commit_and_processor_may_be_unknown(
 )
 def test_every_script_records(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
-    if "__main__" in text:
+    if "__main__" in text and script.stem != "archive":  # which measures nothing
         assert re.search(r"record\.add_options\(\w+\)", text)
         assert "record.save(" in text

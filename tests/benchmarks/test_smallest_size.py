@@ -36,6 +36,7 @@ SMALLEST = {
     "step": f"{TOY} --batch 2 --frames 4 --unit li-bru --dtype float32 --directions tied",
 }
 ELSEWHERE = {
+    "archive": "tests/benchmarks/test_archive.py, which has runs",
     "apart": "tests/decode/test_on_the_fly.py, which has the graphs",
     "boundaries": "hand marks of real speech, which no test has",
     "g2p": "a training, which takes long",
@@ -148,7 +149,7 @@ def test_parts_take_no_more_time_than_there_is() -> None:
     assert sum(part.share for part in PARTS.values()) == pytest.approx(1)
     # What was computed, not how fast.
     compare = {"alignments", "posteriors", "boundaries", "calibration", "g2p", "live"}
-    compare |= {"long_recording", "study"}
+    compare |= {"archive", "long_recording", "study"}
     alone = {"all", "gpu"}  # the latter has minutes of its own, on another device
     assert {part.script for part in PARTS.values()} == {*SCRIPTS} - alone - compare
 

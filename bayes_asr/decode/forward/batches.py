@@ -38,7 +38,7 @@ def in_batches(
 
     Up to BATCH_SEQUENCES utterances and so many frames, or one that is longer.
     """
-    for group in group_utterances(utterances, frames, BATCH_SEQUENCES):
+    for group in group_utterances(utterances, frames):
         with needing_memory(partial(describe_batch, group)):
             computed = network.compute_prepared([matrix for _, matrix in group])
         for (utt, _), loglikes in zip(group, computed, strict=True):
@@ -71,7 +71,7 @@ def _compute_window(
     by_length = sorted(enumerate(window), key=lambda item: -len(item[1][1]))
     outputs: dict[int, Tensor] = {}
     matrices = ((i, matrix) for i, (_, matrix) in by_length)
-    for group in group_utterances(matrices, frames, BATCH_SEQUENCES):
+    for group in group_utterances(matrices, frames):
         batch = [window[i] for i, _ in group]
         with needing_memory(partial(describe_batch, batch, MORE_MEMORY_THAN_A_GPU)):
             computed = network.compute_prepared([matrix for _, matrix in batch])
@@ -108,14 +108,15 @@ def describe_batch(group: Sequence[Utterance], remedies: str = MORE_MEMORY) -> s
 
 
 def group_utterances(
-    utterances: Iterable[tuple[Key, Item]], frames: int, sequences: int
+    utterances: Iterable[tuple[Key, Item]], frames: int, sequences: int | None = None
 ) -> Iterator[list[tuple[Key, Item]]]:
-    """Yield the utterances of each batch: up to so many sequences and frames."""
+    """Yield the utterances of each batch: up to so many, by default BATCH_SEQUENCES, and frames."""
+    most = BATCH_SEQUENCES if sequences is None else sequences
     group: list[tuple[Key, Item]] = []
     total = 0
     for item in utterances:
         # Full, or too long with this one; a longer utterance than `frames` is a batch of its own.
-        if group and (len(group) == sequences or total + len(item[1]) > frames):
+        if group and (len(group) == most or total + len(item[1]) > frames):
             yield group
             group, total = [], 0
         group.append(item)

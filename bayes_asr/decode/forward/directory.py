@@ -24,7 +24,6 @@ from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.forward.average import AveragedNetwork, UtteranceOutput
 from bayes_asr.decode.forward.batches import (
-    BATCH_SEQUENCES,
     describe_batch,
     group_utterances,
     in_batches,
@@ -297,9 +296,7 @@ def _share(
 
     # A range stands for an utterance: batches are made by lengths, before features are read.
     sizes = ((utt, range(features.count_frames(utt))) for utt in features.utterances)
-    groups = (
-        [utt for utt, _ in group] for group in group_utterances(sizes, frames, BATCH_SEQUENCES)
-    )
+    groups = ([utt for utt, _ in group] for group in group_utterances(sizes, frames))
     return chain.from_iterable(mapper(work, ((group[0], group) for group in groups)))
 
 
