@@ -1,9 +1,11 @@
 """From the operations of `[model]` to our `model.stack` and heads."""
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bayes_asr.config.catalogue import UNITS
 from bayes_asr.pytorch_kaldi.architectures import (
     CUDNN,
     PREFIXES,
@@ -33,6 +35,7 @@ OUR_UNITS = {
     "RNN": "rnn",
     "LSTM": "lstm",
 }
+OF_LAYERS = ("name", "kind", "reads", "join")  # each has its own
 CUDNN_UNITS = {"LSTM_cudnn": "torch-lstm", "GRU_cudnn": "torch-gru", "RNN_cudnn": "rnn"}
 
 
@@ -82,6 +85,28 @@ class Stack:
     def list_parts(self, network: Architecture) -> list[str]:
         """The layers and labels that a network of theirs has become."""
         return [name for name, origin in self.origins.items() if origin.network is network]
+
+
+def share_options(layers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Take the options that all recurrent layers have alike out of them, for the model.
+
+    Another unit on top of the configuration, as of conf/units, is that of all layers then. Nothing
+    where they have several units.
+    """
+    recurrent = [layer for layer in layers if layer["kind"] == "recurrent"]
+    if len({layer["unit"] for layer in recurrent}) != 1:
+        return {}
+    alike = {
+        key: value
+        for key, value in recurrent[0].items()
+        if key not in OF_LAYERS and all(layer.get(key) == value for layer in recurrent)
+    }
+    for layer, key in itertools.product(recurrent, alike):
+        del layer[key]
+    # A default is left to the unit, as that on top may have another.
+    if "activation" in alike and alike["activation"] == UNITS[alike["unit"]].activations[0]:
+        alike["activation"] = None
+    return alike
 
 
 def build_stack(

@@ -29,7 +29,7 @@ from bayes_asr.pytorch_kaldi.sections import (
     parse_number,
     parse_whole,
 )
-from bayes_asr.pytorch_kaldi.stacks import Origin, Stack, build_stack, list_costs
+from bayes_asr.pytorch_kaldi.stacks import Origin, Stack, build_stack, list_costs, share_options
 from bayes_asr.pytorch_kaldi.train_section import (
     translate_batches,
     translate_training,
@@ -88,7 +88,8 @@ def translate(
     }
     if stack.heads:
         heads = {targets[label]: layer for label, layer in stack.heads.items()}
-        translated["model"] = {"stack": stack.layers, "heads": heads}
+        shared = share_options(stack.layers)
+        translated["model"] = {**shared, "stack": stack.layers, "heads": heads}
     else:
         line = sections["model"].take("model").line
         notes.say(line, "[model]", "there is no network of ours in its place: write model yourself")

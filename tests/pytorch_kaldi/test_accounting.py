@@ -15,7 +15,7 @@ from bayes_asr.nn.network import AcousticModel
 from bayes_asr.pytorch_kaldi.experiment import read_experiment
 from bayes_asr.pytorch_kaldi.translation import translate
 from bayes_asr.train.components import architecture, check_parts
-from tests.support.places import ROOT
+from tests.support.places import CONF, ROOT
 from tests.support.their_cfg import CFG, HEAD, write, write_networks
 
 ASSIGNMENT = re.compile(r"^(?P<lead>\s*(?:fea = |lab = )?)(?P<name>\w+)(?P<equals>\s*=\s*)(.*)$")
@@ -263,11 +263,12 @@ def test_samples_are_made_by_features(tmp_path: Path) -> None:
 def test_cudnn_drops_each_number_between_layers_and_nowhere_else(tmp_path: Path) -> None:
     """As the Dropout of torch.nn.LSTM: on the outputs of each layer but the last."""
     cfg = write_networks(tmp_path, ("LSTM_cudnn", {**LSTM, "num_layers": "3"}), ("MLP", MLP))
-    stack = translate(read_experiment(cfg)).keys["model"]["stack"]
+    model = translate(read_experiment(cfg)).keys["model"]
+    stack = model["stack"]
     between = [{k: layer[k] for k in layer if k not in ("name", "reads")} for layer in stack[1:4:2]]
     assert between == [{"kind": "dropout", "of": "units", "dropout": float(LSTM["dropout"])}] * 2
-    assert [layer["input_dropout"] for layer in stack[:5:2]] == [0.0] * 3
-    assert [layer["dropout"] for layer in stack[:5:2]] == [0.0] * 3
+    assert [{**model, **layer}["input_dropout"] for layer in stack[:5:2]] == [0.0] * 3
+    assert [{**model, **layer}["dropout"] for layer in stack[:5:2]] == [0.0] * 3
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -295,7 +296,7 @@ def test_the_preset_has_first_weights_of_cudnn(
 ) -> None:
     experiment = read_experiment(write_networks(tmp_path, ("LSTM_cudnn", LSTM), ("MLP", MLP)))
     drawn = [
-        translate(experiment, like_theirs=like_theirs).keys["model"]["stack"][0]["input_init"]
+        translate(experiment, like_theirs=like_theirs).keys["model"]["input_init"]
         for like_theirs in (False, True)
     ]
     assert drawn == ["uniform", "pytorch-kaldi"]
@@ -305,6 +306,21 @@ def test_the_preset_has_first_weights_of_cudnn(
         said = capsys.readouterr().out
         assert ("first weights: theirs of MLPs" in said) == is_said
         assert ("gradients: theirs are not shortened" in said) == is_said
+
+
+def test_another_unit_may_stand_on_top(tmp_path: Path) -> None:
+    """As after a recipe: of all recurrent layers, with the rest of their options."""
+    cfg, out = write(tmp_path, ("relu,tanh", "relu,relu")), tmp_path / "ours.yaml"
+    assert main(["import-cfg", str(cfg), f"--out={out}"]) == 0
+    recipe = ROOT / "recipes" / "timit" / "config.yaml"
+    theirs = load([recipe, out]).model.read_stack()
+    for unit in ("lstm", "li-bru", "gru", "bru"):
+        layers = load([recipe, out, CONF / "units" / f"{unit}.yaml"]).model.read_stack()
+        recurrent = [layer for layer in layers if layer.kind == "recurrent"]
+        assert [layer.options["unit"] for layer in recurrent] == [unit] * 2
+        for layer, before in zip(layers, theirs, strict=True):
+            for key in ("units", "norm", "dropout", "bidirectional", "input_init"):
+                assert layer.options.get(key) == before.options.get(key)
 
 
 def test_data_are_left_to_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

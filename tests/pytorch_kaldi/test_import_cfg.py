@@ -87,10 +87,12 @@ def test_the_network_is_a_stack(tmp_path: Path) -> None:
         "dropout_scaling": "pytorch-kaldi",
         "input_init": "uniform",
     }
+    of_model = {key: found["model"][key] for key in shared if key != "kind"}
+    assert {"kind": "recurrent", **of_model} == shared
     own = {"units": 6, "activation": "relu", "norm": "batch", "dropout": 0.2}
-    assert first == {"name": "rnn_1", "reads": ["rnn_bn0"], **shared, **own}
+    assert {**first, **of_model} == {"name": "rnn_1", "reads": ["rnn_bn0"], **shared, **own}
     own = {"units": 4, "activation": "tanh", "norm": "none", "dropout": 0.1}
-    assert second == {"name": "rnn_2", "reads": ["rnn_1"], **shared, **own}
+    assert {**second, **of_model} == {"name": "rnn_2", "reads": ["rnn_1"], **shared, **own}
     assert found["model"]["heads"] == {"pdfs": "rnn_2", "monophones": "rnn_2"}
 
 
