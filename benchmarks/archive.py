@@ -148,7 +148,9 @@ def main(words: Sequence[str] | None = None) -> None:
             print(f"{args.file}: {pack(args.out, args.file)} runs")
         else:
             print(f"{args.out}: {unpack(args.file, args.out, args.data)} runs added")
-    except (InputError, OSError, tarfile.TarError) as error:
+    except tarfile.TarError as error:
+        raise SystemExit(f"archive.py: {args.file}: not what `pack` writes, or cut off") from error
+    except (InputError, OSError) as error:
         raise SystemExit(f"archive.py: {error}") from error
 
 

@@ -133,3 +133,10 @@ def test_a_folder_without_a_complete_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no run of a study is complete"):
         archive.main(["pack", str(tmp_path), str(tmp_path / "runs.tar.xz")])
     assert not [*tmp_path.iterdir()]
+
+
+def test_another_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text("# Results\n")
+    with pytest.raises(SystemExit, match=r"page\.md: not what `pack` writes"):
+        archive.main(["unpack", str(file), str(tmp_path / "out"), "--data", "data"])
