@@ -19,6 +19,15 @@ def corpus(tmp_path: Path) -> Path:
     return make_corpus(tmp_path / "mine", dict.fromkeys(names, ""))
 
 
+@pytest.fixture
+def transcribed(corpus: Path) -> Path:
+    """The same with a text beside each sound, and without a table of them."""
+    (corpus / "text").unlink()
+    for sound in find_sound(corpus):
+        sound.with_suffix(".txt").write_text("words")
+    return corpus
+
+
 GRID = """File type = "ooTextFile"
 Object class = "TextGrid"
 
@@ -148,33 +157,27 @@ def test_sounds_with_a_text_of_another_kind_are_not_without(
 
 
 def test_texts_beside_what_is_not_read_are_named(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    transcribed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (corpus / "text").unlink()
-    for sound in find_sound(corpus):
-        sound.with_suffix(".txt").write_text("words")
     for take in (0, 1):
-        wav = corpus / f"speaker4/take{take}.wav"
+        wav = transcribed / f"speaker4/take{take}.wav"
         shutil.move(wav, wav.with_suffix(".M4A"))
-    (corpus / "speaker4/take2.m4a").touch()  # beside one that is read
-    assert prepare(corpus, tmp_path / "out", "--beside") == 0
+    (transcribed / "speaker4/take2.m4a").touch()  # beside one that is read
+    assert prepare(transcribed, tmp_path / "out", "--beside") == 0
     (line,) = (x for x in capsys.readouterr().out.splitlines() if "beside the sound" in x)
-    unread = corpus / "speaker4/take0.M4A"
+    unread = transcribed / "speaker4/take0.M4A"
     assert "of 28 files .txt beside the sound; 2 files with texts are not read and left out" in line
     assert f"ffmpeg -i {unread} {unread.with_suffix('.wav')}" in line
     assert "take2" not in line
 
 
 def test_all_texts_at_fault_are_named(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    transcribed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (corpus / "text").unlink()
-    for sound in find_sound(corpus):
-        sound.with_suffix(".txt").write_text("words")
-    faulty = [corpus / f"speaker{number}/take1.txt" for number in (2, 5)]
+    faulty = [transcribed / f"speaker{number}/take1.txt" for number in (2, 5)]
     faulty[0].write_bytes("naïve".encode("latin-1"))
     faulty[1].write_text("0.0\t0.5\thello\n")
-    assert prepare(corpus, tmp_path / "out", "--beside") == 1
+    assert prepare(transcribed, tmp_path / "out", "--beside") == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2
     assert all(str(file) in line for file, line in zip(faulty, said, strict=True))
@@ -192,22 +195,19 @@ def test_faults_of_a_word_name_the_file_that_has_it(
     options: Sequence[str],
     words: str,
     fault: str,
-    corpus: Path,
+    transcribed: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The table of all is written anew, so that nothing is mended there."""
-    (corpus / "text").unlink()
-    for sound in find_sound(corpus):
-        sound.with_suffix(".txt").write_text("words")
-    faulty = corpus / "speaker3/take1.txt"
+    faulty = transcribed / "speaker3/take1.txt"
     faulty.write_text(words)
-    assert prepare(corpus, tmp_path / "out", "--beside", *options) == 1
+    assert prepare(transcribed, tmp_path / "out", "--beside", *options) == 1
     said = capsys.readouterr().err
     assert f"{faulty}{fault}" in said
     assert str(tmp_path / "out") not in said
     faulty.write_text("so")
-    assert prepare(corpus, tmp_path / "out", "--beside", *options) == 0
+    assert prepare(transcribed, tmp_path / "out", "--beside", *options) == 0
 
 
 @pytest.mark.parametrize("text", ["9 1 4 1 7", "1 2 3", "7 7 yes", "0 1 yes\n3 2 no", "1 2"])
