@@ -13,6 +13,7 @@ from bayes_asr.cli.groups import RunGroup, add_group_options, read_groups
 from bayes_asr.decode.forward.network_record import warn_of_another
 from bayes_asr.evaluate.score.pair_comparisons import Side, check_apart, compare_pairs, read_side
 from bayes_asr.evaluate.score.unlike_runs import describe_unlike_seeds
+from bayes_asr.train.runs.status import warn_of_unscored
 
 RUN = "scored run, or a folder of runs, whose errors are taken together"
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("give RUN_A and RUN_B, or --group and --against, not both")
     pairs = groups or _pair_runs(args)
     sides = [[read_side(*group, args.on) for group in pair] for pair in pairs]
-    _warn_of_runs(list(chain.from_iterable(sides)))
+    _warn_of_runs(list(chain.from_iterable(sides)), f"score_{args.on}.json")
     for pair in sides if groups else ():
         check_apart([run for side in pair for runs in side.folders for run in runs])
     comparisons = compare_pairs(
@@ -74,10 +75,14 @@ def run(args: argparse.Namespace) -> None:
         print("\n\n".join(comparison.as_text() for comparison in comparisons))
 
 
-def _warn_of_runs(sides: Sequence[Side]) -> None:
-    """Say where runs of a system are no seeds of it, or have another network than was scored."""
+def _warn_of_runs(sides: Sequence[Side], file: str) -> None:
+    """Say where runs of a system lack the score file, are no seeds of it, or have another network
+    than was scored.
+    """
     systems = {p: r for side in sides for p, r in zip(side.paths, side.folders, strict=True)}
     for path, runs in systems.items():
+        if path not in runs:
+            warn_of_unscored(path, file)
         for difference in describe_unlike_seeds(printable(str(path)), runs):
             LOGGER.warning("%s", difference)
     for folder, record in dict(chain.from_iterable(side.decodings() for side in sides)).items():

@@ -14,10 +14,11 @@ from bayes_asr.cli import groups
 from bayes_asr.decode.forward.network_record import warn_of_another
 from bayes_asr.evaluate.report.hypotheses import Group, GroupHypothesis, answer
 from bayes_asr.evaluate.report.page import explain, list_keys, write_report
-from bayes_asr.evaluate.report.runs import ReportedSystem, find_systems
+from bayes_asr.evaluate.report.runs import SCORES, ReportedSystem, find_systems
 from bayes_asr.evaluate.report.table import as_text, tabulate_results
 from bayes_asr.evaluate.score.pair_comparisons import check_apart
 from bayes_asr.evaluate.score.unlike_runs import describe_unlike_seeds
+from bayes_asr.train.runs.status import warn_of_unscored
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or args.runs[0] / "report"
     hypotheses = groups.read_groups(args)
     systems = find_systems(args.runs)
+    for path in args.runs:
+        warn_of_unscored(path, *SCORES)
     for system in systems:
         _warn_of_runs(system)
     # Hypotheses name folders; the report has systems, which may lie at or below these.

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.files import is_there, real_path
+from bayes_asr.base.log import LOGGER
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.scores import (
     Score,
@@ -25,6 +26,7 @@ from bayes_asr.evaluate.score.statistics import Interval, beta_of_runs
 from bayes_asr.kaldi_io.side_files import ENVIRONMENT, check, read_history, read_json, take
 
 SETS = ("dev", "test")
+SCORES = tuple(f"score_{name}.json" for name in SETS)
 CURVES = ("epoch", "train_error", "dev_error")  # in each line of the history
 NOTHING = "–"
 """What an inserted token stands against, and what a deleted one became."""
@@ -87,7 +89,7 @@ def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
     folders: dict[Path, list[Path]] = {}
     for path in paths:
         # A run may have several score files, and is one folder.
-        scored = {file.parent for file in find_scores(Path(path), *map(_name_scores, SETS))}
+        scored = {file.parent for file in find_scores(Path(path), *SCORES)}
         for run in sorted(scored, key=_split_numbers):
             # Resolved paths join a run that is named twice, or through a link.
             runs = folders.setdefault(real_path(run.parent if is_seed(run) else run), [])
@@ -98,11 +100,6 @@ def find_systems(paths: Iterable[Path]) -> list[ReportedSystem]:
         _check_alike(ReportedSystem(printable(names[directory]), list(map(_read_run, runs))))
         for directory, runs in folders.items()
     ]
-
-
-def _name_scores(name: str) -> str:
-    """The file of the scores of a set."""
-    return f"score_{name}.json"
 
 
 def _check_alike(system: ReportedSystem) -> ReportedSystem:
@@ -116,6 +113,13 @@ def _check_alike(system: ReportedSystem) -> ReportedSystem:
             f"{system.name}: its {len(system.runs)} runs have no set and convention in common, by"
             f" which they are scored ({scored}); score all alike"
         )
+    for part, convention in dict.fromkeys(key for run in system.runs for key in run.scores):
+        lacking = [str(run.path) for run in system.runs if (part, convention) not in run.scores]
+        if lacking:
+            LOGGER.warning(
+                "%s: no row of %s (%s), which %s lacks; score all alike",
+                *(system.name, part, convention, name_some(lacking)),
+            )
     for key in system.keys:
         check_all_comparable((str(run.path), run.scores[key]) for run in system.runs)
     return system
@@ -143,9 +147,9 @@ def _shorten_names(folders: Sequence[Path]) -> dict[Path, str]:
 def _read_run(path: Path) -> Run:
     scores = {
         (name, score.convention): score
-        for name in SETS
-        if is_there(path / _name_scores(name))
-        for score in read_scores(path / _name_scores(name))
+        for name, file in zip(SETS, SCORES, strict=True)
+        if is_there(path / file)
+        for score in read_scores(path / file)
     }
     environment = read_environment(path / ENVIRONMENT)
     return Run(

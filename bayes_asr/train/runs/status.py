@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bayes_asr.base.errors import InputError, complaint
+from bayes_asr.base.errors import InputError, complaint, count_of, name_some
 from bayes_asr.base.files import find_below, is_there
 from bayes_asr.base.lock import MARK, is_held
+from bayes_asr.base.log import LOGGER
 from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY, KINDS, read_history, take
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import state
@@ -42,11 +43,33 @@ def list_runs(directory: Path) -> list[RunStatus]:
     """Status of every run at or below a folder, by path; InputError where there is none."""
     if not directory.is_dir():
         raise InputError(f"{directory}: there is no such folder")
-    marks = (state.NAME, HISTORY)
-    runs = sorted({file.parent for file in find_below(directory, *marks)})
+    runs = _find_runs(directory)
     if not runs:
         raise InputError(f"{directory}: no run at or below this folder; train one into it")
     return [read_status(run) for run in runs]
+
+
+def warn_of_unscored(directory: Path, *files: str) -> None:
+    """Name the runs at or below a folder that have none of these score files, and their states."""
+    unscored = [
+        f"{run} ({_describe_state(read_status(run))})"
+        for run in _find_runs(directory)
+        if not any(is_there(run / file) for file in files)
+    ]
+    if unscored:
+        LOGGER.warning(
+            "%s without %s, left out: %s; bayes-asr forward, decode and score complete a finished"
+            " run",
+            *(count_of(len(unscored), "run"), " and ".join(files), name_some(unscored)),
+        )
+
+
+def _find_runs(directory: Path) -> list[Path]:
+    return sorted({file.parent for file in find_below(directory, state.NAME, HISTORY)})
+
+
+def _describe_state(status: RunStatus) -> str:
+    return f"{status.state}, epoch {status.epoch} of {status.epochs or '?'}"
 
 
 def read_status(run: Path) -> RunStatus:

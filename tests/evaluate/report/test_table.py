@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from bayes_asr.evaluate.report.table import as_latex, as_markdown, as_text, tabu
 from bayes_asr.evaluate.score.counts import count_errors, tally
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore, read_scores, write_scores
 from bayes_asr.evaluate.score.statistics import beta_interval
-from tests.support.report_runs import make_run
+from tests.support.report_runs import make_run, run_report
 
 AWKWARD = pd.DataFrame({"a_b": ["50 %", "x|y"], "c": ["<td>", "1 ± 2"]})
 
@@ -264,6 +265,18 @@ def test_seeds_without_a_score_in_common_are_refused(out: Path) -> None:
     (out / "bru/seed10/score_test.json").unlink()
     with pytest.raises(InputError, match=r"bru: its 2 runs .*seed2: test \(.*seed10: dev \("):
         find_systems([out])
+
+
+def test_rows_that_a_seed_lacks_and_runs_without_scores_are_named(out: Path, messages: Any) -> None:
+    run_report(out)
+    assert not messages()
+    (out / "bru/seed10/score_dev.json").unlink()
+    for scores in (out / "gru/seed1").glob("score_*.json"):
+        scores.unlink()
+    run_report(out)
+    for convention in ("strict", "forgiving"):
+        assert f"bru: no row of dev ({convention}), which {out}/bru/seed10 lacks" in messages()
+    assert f"left out: {out}/gru/seed1 (killed, epoch 24" in messages()
 
 
 def count_by_levenshtein(score: Score) -> Score:

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -20,8 +20,9 @@ from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import ErrorCounts, tally
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore, read_scores, write_scores
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
+from bayes_asr.train.runs import state
 from tests.support.nist_oracles import read_trn
-from tests.support.report_runs import make_score
+from tests.support.report_runs import make_run, make_score
 
 Text = dict[str, list[str]]
 NAMES = ("sysA", "sysB")
@@ -336,6 +337,21 @@ def test_a_run_beside_seeds_is_no_other_training(
     assert entry["a"]["rate"] == pytest.approx(np.mean([made(i, 0.3).counts.rate for i in (0, 1)]))
     (warning,) = caplog.messages
     assert str(tmp_path / "a" / copy) in warning
+
+
+def test_seeds_without_scores_are_named_with_their_states(tmp_path: Path, messages: Any) -> None:
+    sides = [tmp_path / side for side in "ab"]
+    for side, seed in itertools.product(sides, (1, 2)):
+        make_run(side / f"seed{seed}", 0.3, seed)
+    sides_alike = [*map(str, sides), "--replicates", "100"]
+    run_compare(*sides_alike)
+    assert not messages()
+    (sides[0] / "seed2" / "score_test.json").unlink()
+    state.write(sides[0] / "seed2", "stopped")
+    run_compare(*sides_alike)
+    assert f"1 run without score_test.json, left out: {sides[0]}/seed2 (stopped, epoch 24" in (
+        messages()
+    )
 
 
 def test_other_speakers_are_refused() -> None:
