@@ -194,7 +194,8 @@ def _build_state(
     architecture = components.plan_network(config, sets.train)
     if saved:
         _check_sizes(saved["architecture"], architecture, run.path)
-    inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets))
+    own_code = find("nn.units.external:hash_files")(architecture)
+    inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets, own_code))
     # Weights are drawn right after the seed is set, so that they depend on it alone.
     torch.manual_seed(config.seed)
     model = components.draw_network(config.model, architecture).to(device)
@@ -269,10 +270,10 @@ def _check_weights(saved: Mapping[str, Tensor], model: AcousticModel, run: Path)
 
 
 def _fingerprint_data(
-    saved: Mapping[str, Any], opened: _Sets
+    saved: Mapping[str, Any], opened: _Sets, inputs: dict[str, str]
 ) -> tuple[dict[str, str], dict[str, Survey]]:
-    """Hashes of the sets, which must be those that a saved run was started on, and the surveys of
-    the streams of the training set.
+    """Hashes of the sets beside those of other `inputs`, which all must be those that a saved run
+    was started on, and the surveys of the streams of the training set.
     """
     sets = {"dev": opened.dev, "train": opened.train}
     # Hashes of the tables come first: they cost little, and a change ends the run before the
@@ -281,10 +282,9 @@ def _fingerprint_data(
         name: {stream: hash_stream(labelled, stream) for stream in labelled.streams}
         for name, labelled in sets.items()
     }
-    inputs: dict[str, str] = {}
     for name, labelled in sets.items():
         for hashes in (*stream_hashes[name].values(), hash_further_labels(labelled)):
-            inputs |= hashes
+            inputs = inputs | hashes
     expected = saved.get("inputs", inputs)
     check_same(expected, {**expected, **inputs})
     surveys: dict[str, dict[str, Survey]] = {}

@@ -14,6 +14,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.config.catalogue import check_unit
 from bayes_asr.config.merge import load_section
+from bayes_asr.evaluate.score.unlike_runs import describe_unlike_seeds
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.units.cell import build_cell, find_cell
 from bayes_asr.train.components import architecture
@@ -149,6 +150,37 @@ def test_file_that_changed_after_training_is_named_once(
     load(run)
     load(run)
     assert messages().count(f"{run}: trained with another {folder / 'mine.py'}; ") == 1
+
+
+def test_training_goes_on_with_the_file_that_it_began_with(
+    run: Path,
+    folder: Path,
+    small_corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    more = settings(small_corpus, "model.unit=mine:Leaky", "train.epochs=2")
+    begun = (run / "last.pt").read_bytes()
+    (folder / "mine.py").write_text(LEAKY.replace("/ 2,", "/ 3,"))
+    monkeypatch.delitem(sys.modules, "external_units_mine")
+    assert main(["train", str(CONF / "base.yaml"), *more, f"--out={run}"]) == 1
+    assert "mine.py: has changed since this run was started" in capsys.readouterr().err
+    assert (run / "last.pt").read_bytes() == begun
+    (folder / "mine.py").write_text(LEAKY)
+    monkeypatch.delitem(sys.modules, "external_units_mine")
+    assert main(["train", str(CONF / "base.yaml"), *more, f"--out={run}"]) == 0
+
+
+def test_seeds_of_other_code_are_told_apart(
+    run: Path, folder: Path, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = settings(small_corpus, "model.unit=mine:Leaky", "train.epochs=1", "seed=2")
+    (folder / "mine.py").write_text(LEAKY.replace("/ 2,", "/ 3,"))
+    monkeypatch.delitem(sys.modules, "external_units_mine")
+    other = run.with_name("other")
+    assert main(["train", str(CONF / "base.yaml"), *more, f"--out={other}"]) == 0
+    (difference,) = describe_unlike_seeds("a", [run, other])
+    assert difference == "a: run and other are averaged, but the data differ: mine.py"
 
 
 def test_it_has_no_options_of_ours(folder: Path) -> None:

@@ -41,8 +41,10 @@ def find_external(unit: str) -> object:
 
 def hash_files(architecture: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of the files of the external units of a network, by name, as they were imported."""
-    units = (str(layer.get("unit", "")) for layer in architecture["layers"])
-    files = dict.fromkeys(f"{unit.partition(':')[0]}.py" for unit in units if ":" in unit)
+    units = [unit for layer in architecture["layers"] if ":" in (unit := layer.get("unit") or "")]
+    for unit in units:
+        find_external(unit)
+    files = dict.fromkeys(f"{unit.partition(':')[0]}.py" for unit in units)
     return {file: _hashes[file] for file in files}
 
 
