@@ -135,6 +135,17 @@ install() {
     "$environment/bin/python" -m compileall -qq -j 0 "$packages" "$root/bayes_asr" || true
 }
 
+# installed_checkout: the checkout whose code the environment runs, or nothing.
+installed_checkout() {
+    local record
+    for record in "$environment"/lib/python*/site-packages/bayes_asr-*.dist-info/direct_url.json; do
+        [[ ! -f $record ]] || "$environment/bin/python" -c 'if True:
+            import json, sys, urllib.request
+            url = json.load(open(sys.argv[1]))["url"]
+            print(urllib.request.url2pathname(url.removeprefix("file://")))' "$record"
+    done
+}
+
 # ready EXTRAS FINGERPRINT: succeeds if these extras, or more, are installed as the fingerprint says.
 ready() {
     local stamp
@@ -158,7 +169,7 @@ refuse_early() {
 # $setting_up: the seconds until it was made, if it was.
 # `bayes-asr run` names its own Python instead, which has all that is going to be used.
 set_up() {
-    local now
+    local now other
     if [[ -n ${BAYES_ASR_PYTHON:-} ]]; then
         export PATH="$root/local/bin:$PATH"
         return
@@ -168,7 +179,13 @@ set_up() {
     trap 'echo "The installation was interrupted (status 130). Running this again continues it." >&2; exit 130' INT
     find_environment
     now=$(fingerprint)
-    if ! ready "$1" "$now"; then
+    other=$(installed_checkout)
+    [[ ! $other -ef $root ]] || other=
+    [[ ! -d $other || $environment == "$root/.venv" ]] || fail \
+        "The active environment $environment belongs to the checkout $other, and this is $root." \
+        "Deactivate it, so that an environment is made here. Or give it to this checkout:" \
+        "    $(printf '%q ' "$environment/bin/python" -m pip install --editable "$root")"
+    if [[ -n $other ]] || ! ready "$1" "$now"; then
         install "$1"
         setting_up=$SECONDS
         echo "$now" >"$environment/.bayes_asr-$1"

@@ -1,7 +1,9 @@
 """How run.sh sets itself up, and what test.sh checks."""
 
+import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -94,6 +96,31 @@ def test_torch_is_built_for_the_cards_that_are_there(
     assert install[2:5] == [*INSTALL, "--editable"]
     assert [call[-1] for call in before] == (["torch==2.13.0"] if build == "cpu" else [])
     assert ("There is no CPU build of torch" in done.stdout) == (build == "cpu")
+
+
+def test_environment_of_another_checkout_is_not_taken(checkout: Checkout, tmp_path: Path) -> None:
+    """Unless that checkout has gone; neither is one that has been given away taken for ready."""
+    record = checkout.environment / "lib/python3.13/site-packages/bayes_asr-1.dist-info"
+    record.mkdir(parents=True)
+
+    def set_up(owner: Path) -> subprocess.CompletedProcess[str]:
+        content = {"url": owner.as_uri(), "dir_info": {"editable": True}}
+        (record / "direct_url.json").write_text(json.dumps(content))
+        return checkout.run("./run.sh", "--recipe", "made", "--stop-stage", "0")
+
+    other = tmp_path / "an öther"
+    other.mkdir()
+    for installs in (0, 1):
+        refused = set_up(other)
+        assert refused.returncode == 1
+        assert f"belongs to the checkout {other}, and this is {checkout.folder}" in refused.stderr
+        assert len(pip_calls(checkout)) == installs
+        for _ in range(2):
+            assert set_up(checkout.folder).returncode == 0
+        assert len(pip_calls(checkout)) == 1
+    other.rmdir()
+    assert set_up(other).returncode == 0
+    assert len(pip_calls(checkout)) == 2
 
 
 @pytest.mark.parametrize("step", ["-m pip install --no-compile --no-deps", "-m pip"])
