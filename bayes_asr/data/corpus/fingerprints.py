@@ -45,7 +45,7 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
             what = what if path in now else "is not read any more"
             raise InputError(
                 f"{path}: {what} since this run was started; restore it, train into another"
-                f" folder, or {advise_new_run()}"
+                f" folder, {advise_new_run()}, or score this network as it is (stage 4 and on)"
             )
 
 

@@ -225,13 +225,13 @@ def test_parent_of_an_experiment_is_told_from_it(
 
 @pytest.mark.parametrize(
     ("script", "remedy"),
-    [("run.sh", r"start over with run\.sh --force .*"), ("", "start over with --new")],
+    [("run.sh", r"start over with run\.sh --force --stage 3"), ("", "start over with --new")],
 )
 def test_a_training_starts_over_by_an_option_of_the_script_that_runs_it(
     script: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BAYES_ASR_STAGE_OF", script)
-    with pytest.raises(InputError, match=f", or {remedy}$"):
+    with pytest.raises(InputError, match=f", {remedy}, "):
         check_same({"train/text": "1"}, {"train/text": "2"})
 
 
