@@ -49,9 +49,10 @@ def write(run: Path, state: str, **fields: Any) -> None:
 def recording(run: Path) -> Iterator[None]:
     """Record that the run is running, then how the block ends, and why.
 
-    A run that is finished stays so where there is nothing to train, or going on is refused.
+    A run that is there stays what it was where going on is refused.
     """
-    if read(run).get("state") != "finished":
+    before = read(run)
+    if not before:
         write(run, "running")
     try:
         yield
@@ -61,7 +62,7 @@ def recording(run: Path) -> Iterator[None]:
     except LostLockError:  # the folder may be another one's
         raise
     except (Exception, KeyboardInterrupt) as error:
-        if read(run).get("state") != "finished":
+        if read(run) != before:
             write(run, "failed", why=complaint(error))
         raise
     write(run, "finished")

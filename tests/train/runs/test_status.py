@@ -252,6 +252,19 @@ def test_refusal_leaves_a_finished_run_finished(
     assert read_status(run).state == "finished"
 
 
+def test_refusal_leaves_a_run_what_it_was(
+    small_run: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    """A stopped one keeps its reason; whoever looks would think that it cannot go on."""
+    run = shutil.copytree(small_run, tmp_path / "run")
+    for content in ({"state": "stopped", "why": "stopped by SIGTERM"}, {"state": "running"}):
+        (run / "state.json").write_text(json.dumps(content))
+        before = read_status(run)
+        with pytest.raises(InputError, match="seed is 1"):
+            train(config_of(small_corpus, "seed=2"), run)
+        assert read_status(run) == before
+
+
 def test_a_finished_run_that_fails_before_its_next_batch_has_failed(
     small_run: Path, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
