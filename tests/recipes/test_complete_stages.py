@@ -215,6 +215,21 @@ def test_stages_are_repeated_where_what_a_set_has_is_mended(checkout: Checkout) 
     assert [call.split("_")[0] for call in repeated("exp/copied")] == ["forward", "decode", "score"]
 
 
+def test_experiment_that_a_run_does_not_read_is_refused(checkout: Checkout) -> None:
+    """From stage 4 on a run reads what it was trained on, whatever is named."""
+    run, kaldi = checkout.folder / "exp/given/given/seed1", checkout.folder / "kaldi"
+    run.mkdir(parents=True)
+    for folder in (kaldi, checkout.folder / "another"):
+        folder.mkdir()
+    (run / "config.yaml").write_text(f"data: {{dir: '{kaldi}'}}\n")
+    command = ("./run.sh", "--recipe", "given", "--stage", "4", "--kaldi-dir")
+    refused = checkout.run(*command, "another")
+    assert refused.returncode == 1
+    assert f"seed1 was trained on {kaldi}, which stages 4 to 6 read" in refused.stderr
+    assert not checkout.calls("bayes-asr")
+    assert checkout.run(*command, "kaldi").returncode == 0
+
+
 @pytest.mark.slow
 def test_a_file_that_an_option_names_is_prepared_from_anew(checkout: Checkout) -> None:
     model, config = checkout.folder / "lm.arpa", checkout.folder / "recipes/gmm/config.yaml"

@@ -135,8 +135,10 @@ def features(name: str, options: RecipeOptions, root: Path) -> Iterable[str]:
 
 def references(options: RecipeOptions, root: Path) -> Iterable[str]:
     """What dev and test of a run, named by --out, are scored against."""
-    from bayes_asr.recipe.stages.run_inputs import list_references
+    from bayes_asr.recipe.stages.run_inputs import check_data, list_references
 
+    if options.kaldi_dir:
+        check_data(*run_of(options))
     return map(str, list_references(*run_of(options)))
 
 

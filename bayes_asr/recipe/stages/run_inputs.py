@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there
+from bayes_asr.base.files import is_there, real_path
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.references import list_tables
 from bayes_asr.data.directories import locate_all, locate_streams
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
 
 
@@ -36,6 +37,18 @@ def list_references(run: Path, data: Path) -> Iterator[Path]:
         except InputError:
             return
         yield from filter(is_there, tables)
+
+
+def check_data(run: Path, data: Path) -> None:
+    """Raise InputError where a run reads another data directory than this Kaldi experiment."""
+    if not is_there(run / CONFIG):
+        return  # a stage says so
+    trained_on = Path(read_configuration(run).data.dir)
+    if real_path(trained_on) != real_path(data):
+        raise InputError(
+            f"--kaldi-dir {data}: {run} was trained on {trained_on}, which stages 4 to 6 read;"
+            " leave the option out, or begin at stage 3"
+        )
 
 
 def _read(run: Path, data: Path) -> Config:
