@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import settle
-from bayes_asr.base.installed import advise_new_run
 from bayes_asr.base.lock import Lock, alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
@@ -26,7 +23,7 @@ from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.fmllr_record import describe_adapted, find_record
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.side_files import CONFIG, read_environment, read_history
+from bayes_asr.kaldi_io.side_files import read_environment, read_history
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.tasks.task import task_of
@@ -113,6 +110,8 @@ def _train(
         check_tensorboard()
     if not new:
         group.broadcast(lambda: record.check_same_configuration(config, run, begun))
+    if begun:
+        saved = find("train.resumed:move_inputs")(saved, begun.data, config.data)
     index = open_index(run, config.data.index)
     sets = group.rank0_first(lambda: _open_sets(training, open_pipe, index))
     directory = RunDirectory(run, lock)
@@ -124,13 +123,7 @@ def _train(
     criterion = training.build_criterion(built.network.log_priors)
     trainer = Trainer(config, directory, device, precision, criterion, built)
     components.log_summary(config.model, trainer.model)
-    if saved:
-        trainer.restore(saved)
-    if group.is_rank0():
-        if saved:
-            directory.go_on(config, trainer.progress.entry)
-        else:
-            directory.begin(config, built.content(), discard=new)
+    _begin(trainer, saved, discard=new)
     if trainer.epochs_left:  # else env.json says what the run came from
         _write_environment(trainer, sets.train, _choose_gpu_path(trainer, sets.train))
         with note_signals() as trainer.notice:
@@ -140,6 +133,17 @@ def _train(
     dev_errors, measure = trainer.progress.dev_errors, training.task.measure.name
     best = int(dev_errors.argmin())
     LOGGER.info("trained: best %s on dev %.4f in epoch %d", measure, dev_errors[best], best + 1)
+
+
+def _begin(trainer: Trainer, saved: Mapping[str, Any], *, discard: bool) -> None:
+    """Take over what a checkpoint of the run has, or make the directory of a new run."""
+    if saved:
+        trainer.restore(saved)
+    if group.is_rank0():
+        if saved:
+            trainer.run.go_on(trainer.config, trainer.progress.entry)
+        else:
+            trainer.run.begin(trainer.config, trainer.state.content(), discard=discard)
 
 
 def _choose_gpu_path(trainer: Trainer, train_set: LabelledSet) -> Mapping[str, Any] | None:
@@ -193,14 +197,14 @@ def _build_state(
     config = training.config
     architecture = components.plan_network(config, sets.train)
     if saved:
-        _check_sizes(saved["architecture"], architecture, run.path)
+        find("train.resumed:check_sizes")(saved["architecture"], architecture, run.path)
     own_code = find("nn.units.external:hash_files")(architecture)
     inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets, own_code))
     # Weights are drawn right after the seed is set, so that they depend on it alone.
     torch.manual_seed(config.seed)
     model = components.draw_network(config.model, architecture).to(device)
     if saved:
-        _check_weights(saved["model"], model, run.path)
+        find("train.resumed:check_weights")(saved["model"], model, run.path)
     group.pool_statistics(model)
     heads = list(architecture["heads"])
     initialization = _initialize(run, saved, begin, model, sets.train)
@@ -246,27 +250,6 @@ def _initialize(
         hashes, log_priors = saved.get("begun_from", {}), {head: saved["log_priors"]}
         return Initialization({head: str(run.path)}, front_ends, hashes, log_priors)
     return find(ON_DEMAND["init_from"])(begin, model, data) if begin else Initialization()
-
-
-def _check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> None:
-    """InputError where the inputs or outputs of a saved network have other sizes than the data."""
-    for key, noun in (("streams", "inputs"), ("heads", "outputs")):
-        if old[key] != now[key]:
-            trained, needed = (", ".join(map(str, sizes[key].values())) for sizes in (old, now))
-            raise InputError(
-                f"{run / checkpoint.LAST}: made for other data: its network has {noun} {trained},"
-                f" but these data need {needed}; {advise_new_run()}"
-            )
-
-
-def _check_weights(saved: Mapping[str, Tensor], model: AcousticModel, run: Path) -> None:
-    """InputError where a saved network has other weights than that of the configuration."""
-    if mismatch := components.find_mismatch(saved, model.state_dict()):
-        name, old, now = mismatch
-        raise InputError(
-            f"{run / checkpoint.LAST}: of another network: its {name} has the size {old}, and that"
-            f" of {CONFIG} {now}; {advise_new_run()}"
-        )
 
 
 def _fingerprint_data(

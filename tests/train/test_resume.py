@@ -279,6 +279,33 @@ def test_an_edited_configuration_is_not_what_a_run_was_trained_with(
     assert (recorded.train.noise, recorded.decode.beam) == (0, 7)
 
 
+def test_a_run_follows_its_data(
+    small_corpus: Path, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    """To a copy, to where they have moved to, and not to others."""
+    first, second, run = (tmp_path / name for name in ("a and b", "c", "run"))
+
+    def go_on(folder: Path, epochs: int) -> None:
+        moved = f"data.moved={small_corpus}={folder}"  # its tables name the corpus
+        train(config_of(folder, moved, *OPTIONS, f"train.epochs={epochs}"), run)
+
+    shutil.copytree(small_corpus, first)
+    go_on(first, 1)
+    shutil.copytree(first, second)
+    go_on(second, 2)
+    shutil.rmtree(first)
+    second.rename(first)
+    labels = first / "exp/ali_dev/ali.1.gz"
+    original = labels.read_bytes()
+    shutil.copy(first / "exp/ali/ali.1.gz", labels)
+    with pytest.raises(InputError, match="ali_dev"):
+        go_on(first, 3)
+    labels.write_bytes(original)
+    go_on(first, 3)
+    assert read_configuration(run).data.dir == str(first)
+    assert_same(states(run), undisturbed)
+
+
 def test_a_run_of_an_earlier_version_with_other_keys_goes_on_by_its_configuration(
     small_run: Path, small_corpus: Path, tmp_path: Path
 ) -> None:

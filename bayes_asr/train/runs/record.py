@@ -29,10 +29,12 @@ from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
 
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
+    "data.dir",  # whose content is compared
     "data.expected_dims",
     "data.graph",
     "data.index",
     "data.max_skipped",
+    "data.moved",
     "data.test.",
     "decode.",
     "score.",
