@@ -42,10 +42,12 @@ def check_same(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
         is_recorded = path in saved or Path(path).name in TABLES
         if is_recorded and saved.get(path) != now.get(path):
             what = "was not read before" if path not in saved else "has changed"
-            what = what if path in now else "is not read any more"
+            remedy = "restore it"
+            if path not in now:
+                what, remedy = "is not read any more", "restore it, say data.moved of a copy"
             raise InputError(
-                f"{path}: {what} since this run was started; restore it, train into another"
-                f" folder, {advise_new_run()}, or score this network as it is (stage 4 and on)"
+                f"{path}: {what} since this run was started; {remedy}, train into another folder,"
+                f" {advise_new_run()}, or score this network as it is (stage 4 and on)"
             )
 
 
