@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.config.schema import iter_typed_keys
 from bayes_asr.config.values import Within
 
 SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=", re.ASCII)
 WRITTEN = ("out", "ctm", "rttm", "loglikes", "onnx", "torch", "torchscript", "archive")  # files
+READ = ("run", "runs", "graph", "lang", "model")  # folders, in which these may be written anew:
+RESULTS = (".onnx", ".pt2", ".zip", ".ctm", ".rttm", ".ark", ".svg", ".png", ".pdf")
 ALIKE = 0.7  # difflib's ratio, from which one word is taken for a slip of another
 
 
@@ -100,12 +103,19 @@ def refuse_useless(args: argparse.Namespace, where: str, names: Iterable[str]) -
 
 
 def refuse_overwriting(args: argparse.Namespace) -> None:
-    """InputError where a file that is to be written is one that is read, whatever its name."""
+    """InputError where a file to be written is read, lies in what is, or is written twice."""
     values = {n: v if isinstance(v, list) else [v] for n, v in vars(args).items()}
-    files = [(n, x) for n, v in values.items() for x in v if isinstance(x, Path) and x.is_file()]
-    for name, path in files:
-        if name in WRITTEN and any(path.samefile(x) for n, x in files if n not in WRITTEN):
+    paths = [(n, x) for n, v in values.items() for x in v if isinstance(x, Path)]
+    read = [x for n, x in paths if n not in WRITTEN and x.is_file()]
+    folders = {real_path(x) for n, x in paths if n in READ and x.is_dir()}
+    options: dict[Path, str] = {}
+    for name, path in ((n, x) for n, x in paths if n in WRITTEN):
+        place = real_path(path)
+        inside = path.suffix not in RESULTS and folders.intersection(place.parents)
+        if path.is_file() and (inside or any(map(path.samefile, read))):
             raise InputError(f"--{name} {path}: is read here, and would be lost; name another")
+        if (other := options.setdefault(place, name)) != name and not path.is_char_device():
+            raise InputError(f"{path}: named by --{other} and by --{name}; give each a file")
 
 
 def _is_given(value: object) -> bool:

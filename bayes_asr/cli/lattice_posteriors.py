@@ -62,8 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print posteriors utterance by utterance, and say what they are in the mean."""
     model = read_transition_model(args.model)
-    if args.out and args.out == args.loglikes:
-        raise InputError(f"{args.out}: named by --out and by --loglikes; give each a file")
     references = Alignments(args.alignments) if args.alignments else None
     if references is not None:
         check_transitions(model, args.model, references)

@@ -99,7 +99,7 @@ def test_what_is_there_stays_where_nothing_is_found(
     assert out.read_text() == "old"
     assert not likelihoods.exists()
     assert main([*words, f"--out={out}", f"--loglikes={out}"]) == 1
-    assert "named by --out and by --loglikes; give each a file" in capfd.readouterr().err
+    assert "named by --loglikes and by --out; give each a file" in capfd.readouterr().err
 
 
 def test_shares_of_a_frame_add_up_to_one(

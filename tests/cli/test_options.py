@@ -143,6 +143,34 @@ def test_what_is_read_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert sound.read_bytes() == b"RIFF"
 
 
+def test_files_of_a_run_are_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An export took the place of the network."""
+    run, graph = tmp_path / "run", tmp_path / "graph"
+    for file in (network := run / "best.pt", words := graph / "words.txt"):
+        file.parent.mkdir()
+        file.write_text("as it was")
+    (tmp_path / "link").symlink_to(run)
+    for command in (
+        ["export", str(run), "--onnx", str(network)],
+        ["export", str(run), "--archive", f"{tmp_path}/link/best.pt"],
+        ["transcribe", str(run), "a.wav", "--graph", str(graph), "--ctm", str(words)],
+    ):
+        assert main(command) == 1
+        assert "is read here, and would be lost; name another" in capsys.readouterr().err
+    assert network.read_text() == words.read_text() == "as it was"
+    (run / "best.onnx").touch()
+    assert main(["export", str(run), "--onnx", str(run / "best.onnx")]) == 1
+    assert "is read here" not in capsys.readouterr().err, "it may be written anew"
+
+
+def test_a_file_is_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"--ctm={tmp_path}/same", f"--rttm={tmp_path}/x/../same"]
+    assert main(["transcribe", "run", "a.wav", *words]) == 1
+    assert "named by --ctm and by --rttm; give each a file" in capsys.readouterr().err
+    assert main(["transcribe", "run", "a.wav", "--ctm=/dev/null", "--rttm=/dev/null"]) == 1
+    assert "named by" not in capsys.readouterr().err
+
+
 def test_set_takes_several_settings() -> None:
     words = ["train", "a.yaml", "--set", "seed=1", "b.c=2", "--out", "x", "--set=d.e=3", "f=4", "g"]
     assert repeat_set(words) == (
