@@ -16,20 +16,22 @@ from tempfile import TemporaryDirectory
 from bayes_asr import __version__
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import find_files, is_there, open_to_read, replacing
+from bayes_asr.base.log import LOGGER
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config
 from bayes_asr.data.directories import locate
 from bayes_asr.data.features.fmllr_record import FmllrRecord, write_record
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.decode.forward.network_record import warn_of_another
-from bayes_asr.decode.recordings import find_maker
+from bayes_asr.decode.recordings import RecordingFrontEnd, find_maker
 from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.evaluate.score.scores import read_scores
 from bayes_asr.gmm.files import MODEL, PIPELINE, UNADAPTED
 from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.nn.units.external import hash_files
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import PACKED, read_configuration
-from bayes_asr.train.runs.trained_network import read_network
+from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 
 PLAIN = (0, stat.S_IFREG)  # kinds of members: of no system, or a file of Unix
 DATE = (1980, 1, 1, 0, 0, 0)  # of all members, so that equal runs are equal files
@@ -49,10 +51,10 @@ def pack(run: Path, path: Path) -> None:
     """Write the best network of a run, its configuration and scores on dev and, where it has them,
     its graph with the lexicon, the model of its labels, and the GMMs that adapt to speakers.
 
-    InputError where one of them is gone.
+    InputError where one of them is gone; a warning of what others need beside it.
     """
     config = read_configuration(run)
-    read_network(run)
+    network = read_network(run)
     members = {name: run / name for name in ("best.pt", "score_dev.json") if is_there(run / name)}
     if "score_dev.json" in members:
         scores = read_scores(members["score_dev.json"])
@@ -74,6 +76,20 @@ def pack(run: Path, path: Path) -> None:
                     archive.open(entry, "w", force_zip64=True) as sink,
                 ):
                     copyfileobj(source, sink, CHUNK)
+    for lack in _list_lacks(run, config, network):
+        LOGGER.warning("%s: %s", path, lack)
+
+
+def _list_lacks(run: Path, config: Config, network: TrainedNetwork) -> Iterator[str]:
+    """What an archive of a run does not have, and whoever gets it looks for in vain."""
+    for file in hash_files(network.model.architecture):
+        yield f"has a unit of {file}, whose code is not in it; send that file along"
+    if task_of(config).recogniser == "decode" and not is_there(run / "score_dev.json"):
+        yield "has no LM weight, as dev is not scored: score the run, or --lmwt is needed with it"
+    try:
+        RecordingFrontEnd.open(run, network.front_ends, config)
+    except InputError as error:
+        yield f"transcribe cannot take it: {error}"
 
 
 def _list_files(directory: Path, prefix: str = "") -> Members:

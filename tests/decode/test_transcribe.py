@@ -20,6 +20,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.data.sound.audio import resample
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
+from bayes_asr.decode import packed
 from bayes_asr.decode.recognise import RecognisedWord
 from bayes_asr.decode.transcribe import Transcript, transcribe
 from bayes_asr.kaldi_io.side_files import CONFIG
@@ -135,6 +136,27 @@ def test_archive_of_a_run_hears_where_nothing_else_is(
         assert "it is a file (unpack one of export --archive)" in capsys.readouterr().err
     finally:
         moved.rename(run.parent)
+
+
+def test_archive_says_what_others_will_lack(
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    archive, poor = tmp_path / "run.zip", shutil.copytree(run, tmp_path / "run")
+    command("export", run, "--archive", archive)
+    assert f"{archive}: " not in capsys.readouterr().err
+    (poor / "score_dev.json").unlink()
+    content = checkpoint.read(poor / "best.pt")
+    content["front_ends"]["features"]["sound"] = None
+    checkpoint.save(poor / "best.pt", content)
+    monkeypatch.setattr(packed, "hash_files", lambda architecture: {"mine.py": "its hash"})
+    command("export", poor, "--archive", archive)
+    warnings = capsys.readouterr().err
+    for lack in ("has a unit of mine.py", "has no LM weight", "transcribe cannot take it"):
+        assert f"{archive}: {lack}" in warnings
+    assert archive.exists()
 
 
 def test_archive_leaves_nothing_out_that_may_not_be_read(
