@@ -114,8 +114,8 @@ def refuse_overwriting(args: argparse.Namespace) -> None:
         inside = path.suffix not in RESULTS and folders.intersection(place.parents)
         if path.is_file() and (inside or any(map(path.samefile, read))):
             raise InputError(f"--{name} {path}: is read here, and would be lost; name another")
-        if (other := options.setdefault(place, name)) != name and not path.is_char_device():
-            raise InputError(f"{path}: named by --{other} and by --{name}; give each a file")
+        if (option := options.setdefault(place, name)) != name and not path.is_char_device():
+            raise InputError(f"{path}: named by --{option} and by --{name}; give each a file")
 
 
 def _is_given(value: object) -> bool:

@@ -81,7 +81,7 @@ def pack(run: Path, path: Path) -> None:
 
 
 def _list_lacks(run: Path, config: Config, network: TrainedNetwork) -> Iterator[str]:
-    """What an archive of a run does not have, and whoever gets it looks for in vain."""
+    """Yield what an archive of a run lacks, and whoever gets it looks for in vain."""
     for file in hash_files(network.model.architecture):
         yield f"has a unit of {file}, whose code is not in it; send that file along"
     if task_of(config).recogniser == "decode" and not is_there(run / "score_dev.json"):

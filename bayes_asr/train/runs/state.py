@@ -51,8 +51,8 @@ def recording(run: Path) -> Iterator[None]:
 
     A run that is there stays what it was where going on is refused.
     """
-    before = read(run)
-    if not before:
+    present = read(run)
+    if not present:
         write(run, "running")
     try:
         yield
@@ -62,7 +62,7 @@ def recording(run: Path) -> Iterator[None]:
     except LostLockError:  # the folder may be another one's
         raise
     except (Exception, KeyboardInterrupt) as error:
-        if read(run) != before:
+        if read(run) != present:
             write(run, "failed", why=complaint(error))
         raise
     write(run, "finished")
