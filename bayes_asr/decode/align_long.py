@@ -7,7 +7,7 @@ SailAlign (Katsamanis et al. 2011) and Kaldi's steps/cleanup/segment_long_uttera
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -146,6 +146,7 @@ class LongAligner:
         anchored = sum(map(len, anchors))
         LOGGER.info("%s: %d of %d words are anchors", name, anchored, len(text))
         placed: dict[int, object] = {index: None for located in anchors for index in located}
+        sure = {index for chain in chains for island in chain for index in island.sure_words}
         # Pass 2: the words of the text around the anchors of a group of segments are aligned with
         # it, some or none of them, in the order of the sound.
         words: dict[int, TimedLabel] = {}
@@ -156,7 +157,8 @@ class LongAligner:
             candidates = list_candidates(group, placed, len(text))
             for index in group.anchors:  # one that is not aligned is free for another group
                 placed.pop(index, None)
-            located, new_phones = self._align_group(parts, candidates, text)
+            expected = sure.intersection(group.anchors)
+            located, new_phones = self._align_group(parts, candidates, text, expected)
             placed |= located
             words |= located
             phones += new_phones
@@ -196,9 +198,13 @@ class LongAligner:
         return graph, {number: word for word, number in built.words.items()}
 
     def _align_group(
-        self, segments: Sequence[RecordedSegment], candidates: Sequence[int], text: Sequence[str]
+        self,
+        segments: Sequence[RecordedSegment],
+        candidates: Sequence[int],
+        text: Sequence[str],
+        expected: Collection[int],
     ) -> tuple[dict[int, TimedLabel], list[TimedLabel]]:
-        """The candidates that are spoken in segments, and their phones."""
+        """The candidates that are spoken in segments, where some are expected, and their phones."""
         if not candidates:
             return {}, []
         parts = [self.network(s.recording.features, s.recording.statistics) for s in segments]
@@ -212,7 +218,8 @@ class LongAligner:
         name = segments[0].recording.file
         words_of_text = [text[index] for index in candidates]
         try:
-            uttered = self._partial.align(name, words_of_text, loglikes)
+            anchors = {i for i, index in enumerate(candidates) if index in expected}
+            uttered = self._partial.align(name, words_of_text, loglikes, anchors)
         except InputError as error:
             LOGGER.warning("%s; none of its words is aligned", error)
             return {}, []

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SEED = 2  # equal words in a row that begin an island
+LEAST_SURE = 3  # and of which one may be sure
 MOST_PLACES = 20  # in the text, of a seed: what is there more often says little of its place
 # A seed that is there more often is lengthened to at most so many words, until it is rare: with
 # more places the chains of a text that repeats itself would take hours.
@@ -27,6 +28,11 @@ class Island:
     text: int
     sound: int
     length: int
+
+    @property
+    def sure_words(self) -> range:
+        """Its words in the text if they are so many that chance hardly has them in a row."""
+        return range(self.text, self.text + self.length * (self.length >= LEAST_SURE))
 
 
 def find_passages(

@@ -6,7 +6,7 @@ H. Bourlard, B. D'hoore & J.-M. Boite, "Optimizing recognition and rejection per
 wordspotting systems", ICASSP 1994.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,6 +29,7 @@ BEST_PDFS = 0.025  # share of the pdfs whose mean is the filler's score
 LEAST_PDFS = 2  # of which it is at least: no word is better than the best pdf of each frame
 # Costs, scaled as the search has them: of a run of skipped words, each word of it, and a filler.
 OF_SKIPPING, OF_SKIPPED, OF_FILLER = 6.0, 0.05, 4.0
+OF_ANCHOR = 4.0  # and of a skipped word that has been recognised there
 LEAST_BEAM = 20.0  # within which a path may skip and fill a few times
 
 
@@ -49,12 +50,21 @@ class PartialAligner:
     options: AlignOptions
     engine: Engine
 
-    def align(self, name: str, words: Sequence[str], loglikes: np.ndarray) -> list[SpokenWord]:
-        """The words that are spoken in log-likelihoods [T, P]; InputError where no path is."""
+    def align(
+        self,
+        name: str,
+        words: Sequence[str],
+        loglikes: np.ndarray,
+        anchors: Collection[int] = (),
+    ) -> list[SpokenWord]:
+        """The words that are spoken in log-likelihoods [T, P]; InputError where no path is.
+
+        anchors: the words, by index, that have been recognised there.
+        """
         count = max(LEAST_PDFS, round(BEST_PDFS * loglikes.shape[1]))
         best = np.partition(loglikes, -count, axis=1)[:, -count:]
         extended = np.column_stack([loglikes, best.mean(1, dtype=np.float64).astype(np.float32)])
-        graph = build_decoding_graph(self.build_graph(words), self._hmms.model, name)
+        graph = build_decoding_graph(self.build_graph(words, anchors), self._hmms.model, name)
         checked, text = check_loglikes(graph, name, extended), f"parts of its {len(words)} words"
         options = replace(self.options, beam=max(self.options.beam, LEAST_BEAM))
         aligned = find_best_path(name, graph, checked, options, self.engine, text)
@@ -66,9 +76,9 @@ class PartialAligner:
             for index, first, last in self._parse(name, words, phones)
         ]
 
-    def build_graph(self, words: Sequence[str]) -> Fst:
+    def build_graph(self, words: Sequence[str], anchors: Collection[int] = ()) -> Fst:
         """The graph of `words`: transition-ids on input labels, no output labels."""
-        acceptor = self._build_acceptor(words)
+        acceptor = self._build_acceptor(words, anchors)
         arcs, final = expand_context(acceptor, self.pronouncer.tree)
         fitted = [
             (source, self._fit(window), cost, target) for source, window, cost, target in arcs
@@ -78,7 +88,7 @@ class PartialAligner:
         costs = transition_costs(self._hmms.model, self._hmms.transitions, *scales)
         return replace(graph, weight=graph.weight + costs[graph.ilabel])
 
-    def _build_acceptor(self, words: Sequence[str]) -> PhoneAcceptor:
+    def _build_acceptor(self, words: Sequence[str], anchors: Collection[int]) -> PhoneAcceptor:
         """Phones of the words, pauses, fillers, and arcs without a phone that skip words.
 
         Three states a boundary: words come in (3i), words go out (3i + 1), words are being skipped
@@ -103,7 +113,8 @@ class PartialAligner:
             if i == len(words):
                 return PhoneAcceptor(arcs, {go: 0.0})
             # A run of skipped words begins, goes on, and ends by the arc from `skip` to `come`.
-            arcs += [(go, NO_PHONE, OF_SKIPPING, skip + 3), (skip, NO_PHONE, OF_SKIPPED, skip + 3)]
+            begin, go_on = (x + OF_ANCHOR * (i in anchors) for x in (OF_SKIPPING, OF_SKIPPED))
+            arcs += [(go, NO_PHONE, begin, skip + 3), (skip, NO_PHONE, go_on, skip + 3)]
             # A spoken word leads from `go` to `come` of the next boundary.
             for cost, phones in pronouncer.pronounce(words[i]):
                 inner = [go, *range(states, states + len(phones) - 1), come + 3]

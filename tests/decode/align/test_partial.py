@@ -61,3 +61,15 @@ def test_other_sound_is_passed_over(before: list[str], behind: list[str]) -> Non
 
 def test_a_text_of_which_nothing_is_said_has_no_words() -> None:
     assert ALIGNER.align("u", ["ab"] * 30, speak([])[0]) == []
+
+
+def test_words_that_were_recognised_need_less_evidence() -> None:
+    """Not none: what is nothing like them is still other sound."""
+    text = ["ab", "aa"]
+    for lead, found in ((0.9, [0, 1]), (90.0, [])):  # of the filler, whose two best pdfs say more
+        loglikes, _ = speak(text)
+        loglikes[2 * FRAMES :] = np.where(loglikes[2 * FRAMES :] == 0, -lead, -100)
+        loglikes[2 * FRAMES :, :2] = 0
+        assert ALIGNER.align("u", text, loglikes) == []
+        anchored = ALIGNER.align("u", text, loglikes, {0, 1})
+        assert [word.index for word in anchored] == found
