@@ -6,7 +6,8 @@
 It holds what tables and tests of benchmarks/study.py are made of. It has neither networks nor words
 of the corpus: the words of a reference are numbered, a recognised word has the number of the one
 that it is aligned with where it is right, so that alignments and counts stay. DIR is the data.dir
-of the runs to come; study.py refuses other frames than those of the runs that are there.
+of the runs to come; study.py refuses other frames than those of the runs that are there. To test
+later runs with unpacked ones, pack all together and unpack them into another folder.
 """
 
 import argparse
