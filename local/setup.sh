@@ -181,6 +181,7 @@ set_up() {
     now=$(fingerprint)
     other=$(installed_checkout)
     [[ ! $other -ef $root ]] || other=
+    # Commands of the other checkout would run the code of this one.
     [[ ! -d $other || $environment == "$root/.venv" ]] || fail \
         "The active environment $environment belongs to the checkout $other, and this is $root." \
         "Deactivate it, so that an environment is made here. Or give it to this checkout:" \

@@ -18,7 +18,8 @@ from bayes_asr.train.runs import checkpoint
 
 def move_inputs(saved: Mapping[str, Any], begun: DataConfig, now: DataConfig) -> dict[str, Any]:
     """A checkpoint whose inputs have their names of now, where data.dir or archives have moved."""
-    moves = dict([(begun.dir, now.dir), *(m for m in now.moves if m not in begun.moves)])
+    # Moves of before have been applied to the names already.
+    moves = {begun.dir: now.dir} | dict(m for m in now.moves if m not in begun.moves)
     places = "|".join(map(re.escape, moves))
 
     def rename(inputs: str) -> str:
