@@ -142,7 +142,7 @@ for line in "${systems[@]}"; do
         # shellcheck disable=SC2034  # features_$part is read
         features_dev=() features_test=() references=()
         ((stage > 6 || stop_stage < 4)) ||
-            learn features_dev=features-dev features_test=features-test references=references --out="$run"
+            learn features_dev=features-dev features_test=features-test references=references kept --out="$run"
 
         # Stages 4 to 6 of a network that classifies utterances.
         if [[ $recogniser == classify ]] && ((stage <= 6 && stop_stage >= 4)); then

@@ -126,6 +126,19 @@ def run_of(options: RecipeOptions) -> tuple[Path, Path]:
     return run, Path(options.kaldi_dir).absolute() if options.kaldi_dir else run.parents[1]
 
 
+def kept(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """Notices of what a run, named by --out, decodes by though its configuration has changed."""
+    from bayes_asr.recipe.stages.configurations import describe_kept
+    from bayes_asr.recipe.stages.recipes import find_recipe
+    from bayes_asr.recipe.stages.systems import choose_systems
+
+    if options.stage <= 3:
+        return ()
+    recipe = find_recipe(options.recipe, root)
+    systems = choose_systems(options, recipe, root)
+    return describe_kept(Path(options.out), options, recipe, systems, root)
+
+
 def features(name: str, options: RecipeOptions, root: Path) -> Iterable[str]:
     """The tables of features that a run, named by --out, has of a set."""
     from bayes_asr.recipe.stages.run_inputs import list_features
@@ -154,6 +167,7 @@ QUESTIONS: Mapping[str, Callable[[RecipeOptions, Path], Iterable[str]]] = {
     "features-dev": partial(features, "dev"),
     "features-test": partial(features, "test"),
     "references": references,
+    "kept": kept,
 }
 
 if __name__ == "__main__":

@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bayes_asr.base.files import real_path
+from bayes_asr.base.files import is_there, real_path
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.changes import describe_changes, find_recipe_folders
 from bayes_asr.config.merge import load, merge
-from bayes_asr.config.schema import flatten
+from bayes_asr.config.schema import differences, flatten
 from bayes_asr.recipe.stages.options import RecipeOptions
 from bayes_asr.recipe.stages.recipe import CONFIG, Recipe
 from bayes_asr.recipe.stages.systems import Systems
 from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.configuration import read_configuration
 
 WITHOUT_GMMS = "without_kaldi.yaml"
+OF_DECODING = ("decode.", "score.")
 CHOSEN = {"seed": "--seeds", "data.dir": "--kaldi-dir, or else --out", "data.index": "--out"}
 """Keys that run.sh sets over all configurations, and by which of its options."""
 
@@ -40,6 +42,26 @@ def _describe_vain(files: Sequence[Path]) -> Iterator[str]:
     for key, option in CHOSEN.items():
         if (file := values[key].file) and real_path(file).parent not in others:
             yield f"{file}: {key} {values[key].value} has no effect: it is chosen by {option}"
+
+
+def describe_kept(
+    run: Path, options: RecipeOptions, recipe: Recipe, systems: Systems, root: Path
+) -> Iterator[str]:
+    """A line for each value by which a run decodes or scores and which its files give no more.
+
+    Stage 3 records values in a run, so that later ones alone go by those of before.
+    """
+    if not is_there(run / CONFIG):
+        return  # a stage says so
+    configurations = system_configurations(options, recipe, systems, root)
+    files = dict(zip(systems.names, configurations, strict=True))[run.parent.name]
+    located = dict(flatten(merge(files)))
+    for key, (kept, now) in differences(read_configuration(run), load(files)).items():
+        if key.startswith(OF_DECODING):
+            yield (
+                f"{located[key].where}: {key} is {now}, but {run} goes on with {kept}: a run takes"
+                " its configuration from stage 3, so start there (complete stages are quick)"
+            )
 
 
 def recognisers(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.config.merge import load
 from bayes_asr.recipe.stages.__main__ import QUESTIONS, main
 from bayes_asr.recipe.stages.options import OptionError
 from bayes_asr.recipe.stages.recipes import find_recipe
@@ -181,6 +182,25 @@ def test_keys_that_the_options_choose_are_named_where_a_configuration_sets_them(
     (_, named) = ask("check", "--recipe=made", "--experiment=pair")
     assert named.startswith(f"{pair}/gru.yaml: seed 5 has no effect")
     assert ask("check", "--recipe=made") == []
+
+
+def test_values_that_a_run_keeps_are_named_where_its_configuration_has_changed(
+    ask: Asker, root: Path
+) -> None:
+    """Stage 3 records a configuration; later stages alone go by what it recorded."""
+    small = root / "size/small.yaml"
+    run = root / "out/small/seed2"
+    words = ("--recipe=made", f"--config={small}", f"--out={run}")
+    assert ask("kept", *words, "--stage=4") == [], "no run: a stage says so"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(load([root / "recipes/made/config.yaml", small]).yaml)
+    small.write_text("model: {layers: 3}\ndecode:\n  beam: 17\nscore: {costs: levenshtein}\n")
+    assert ask("kept", *words, "--stage=3") == []
+    told = [line.partition(": a run takes")[0] for line in ask("kept", *words, "--stage=4")]
+    assert told == [
+        f"{small}, line 3: decode.beam is 17.0, but {run} goes on with 13.0",
+        f"{small}, line 4: score.costs is levenshtein, but {run} goes on with sclite",
+    ]
 
 
 def test_corpus_of_another_recipe_is_recognised(ask: Asker, root: Path) -> None:
