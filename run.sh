@@ -140,9 +140,9 @@ for line in "${systems[@]}"; do
 
         # What the next stages read of dev and test, which may be mended when the network is trained.
         # shellcheck disable=SC2034  # features_$part is read
-        features_dev=() features_test=() references=()
+        features_dev=() features_test=() graph=() references=()
         ((stage > 6 || stop_stage < 4)) ||
-            learn features_dev=features-dev features_test=features-test references=references kept --out="$run"
+            learn features_dev=features-dev features_test=features-test graph=graph references=references kept --out="$run"
 
         # Stages 4 to 6 of a network that classifies utterances.
         if [[ $recogniser == classify ]] && ((stage <= 6 && stop_stage >= 4)); then
@@ -176,7 +176,7 @@ for line in "${systems[@]}"; do
         # Stage 5: words and lattices.
         if [[ $recogniser == decode ]] && ((stage <= 5 && stop_stage >= 5)); then
             for part in dev test; do
-                run_stage 5 "decode_$part" "$run" "$run"/{config.yaml,forward_$part/loglikes.ark} makes "$run/decode_$part/words.txt" -- \
+                run_stage 5 "decode_$part" "$run" "$run"/{config.yaml,forward_$part/loglikes.ark} "${graph[@]}" makes "$run/decode_$part/words.txt" -- \
                     bayes-asr decode "$run" --on "$part" --nj "$nj"
             done
         fi

@@ -116,9 +116,14 @@ score() {
         ${max_skipped:+--set=data.max_skipped="$max_skipped"} --nj "$nj"
 }
 
-# settings_of CONFIG...: the graph that it names; how it decodes and scores. What it includes counts.
+# settings_of CONFIG...: the graph that it names; how it decodes and scores. What it includes and how it folds phones counts.
 settings_of() {
-    python -P -c 'import sys; from bayes_asr.config.merge import load; c = load(sys.argv[1:]); print(*c.data.graph); print(c.decode, c.score)' "$@"
+    python -P -c 'import sys
+from bayes_asr.config.merge import load
+from bayes_asr.evaluate.score.conventions import list_foldings
+c = load(sys.argv[1:])
+print(*c.data.graph)
+print(c.decode, c.score, *(file.read_bytes() for file in list_foldings(c.score.conventions) if file.is_file()))' "$@"
 }
 
 { # read to its end before it begins: bash reads a script while it runs, and this one may be updated meanwhile

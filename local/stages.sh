@@ -99,13 +99,22 @@ described() {
     ((${#files[@]} == 0)) || "$program" "${files[@]}"
 }
 
+# without_processes STAMP: the stamp without `--nj N`, of which no result depends.
+without_processes() {
+    if [[ $1 =~ ^([^$'\n']*)' --nj '[0-9]+(.*)$ ]]; then
+        echo "${BASH_REMATCH[1]}${BASH_REMATCH[2]}"
+    else
+        echo "$1"
+    fi
+}
+
 # stamp COMMAND LINES...: the stamp of a command and of the descriptions of its files; $out may be elsewhere in a copy.
 stamp() {
     local text="$1 " lines
     for lines in "${@:2}"; do
         text+=$lines${lines:+$'\n'}
     done
-    echo "${text%$'\n'}"
+    without_processes "${text%$'\n'}"
 }
 
 # mtimes FILE...: the size of each, and its time in nanoseconds.
@@ -140,12 +149,12 @@ is_complete() {
         files+=("$1") && shift
     done
     times=$(stamp "${*:2}" "$(described mtimes "${files[@]}")")
-    [[ $(<"$done") != "$times" ]] || return 0
+    [[ $(without_processes "$(<"$done")") != "$times" ]] || return 0
     [[ -f $sums ]] || return
     { read -r inode && copied=$(cat); } <"$sums" || return # empty where a disk was full
     [[ $inode != "$(inode_of "$done")" ]] || return
     present=$(contents "${*:2}" "$(described cksum "${files[@]}")")
-    [[ $copied == "$present" ]] || return
+    [[ $(without_processes "$copied") == "$present" ]] || return
     write_stamps "$done" "$times" "$present"
 }
 
@@ -168,8 +177,8 @@ inode_of() {
 # run_stage STAGES NAME FOLDER [FILE... | INPUT... makes OUTPUT...] -- COMMAND...: run the command of a stage (`3`) or of several
 # (`0-2`), if it was asked for; what it prints is added to FOLDER/log/NAME.log. While its files and the command are what
 # they were when it last succeeded, it is complete and not repeated; of INPUTs, when it began. Without
-# files the command decides that itself. A failure stops everything with the command's own status; of stages within a
-# stage the outer one says so.
+# files the command decides that itself. $voids may name a folder that was made of the OUTPUTs: it goes where these are made
+# anew. A failure stops everything with the command's own status; of stages within a stage the outer one says so.
 run_stage() {
     local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done inputs=() outputs=() status=0 start
     local times='' sums=''
@@ -190,13 +199,14 @@ run_stage() {
             echo "$title: complete"
             return
         fi
+        [[ -z ${voids:-} ]] || rm -rf "$voids"
         touch "$done.begun"
         times=$(described mtimes "${inputs[@]}")
         sums=$(described cksum "${inputs[@]}")
     fi
     { printf '[%(%F %T)T] %s:' -1 "$title" && printf ' %q' "$@" && echo; } | tee -a "$log"
     start=$SECONDS
-    run_logged "$log" "$@" || status=$?
+    BAYES_ASR_STAGE=$first run_logged "$log" "$@" || status=$?
     if ((status != 0)); then
         [[ -n $outer_script ]] || report_failure "$first ($title)" "$status" "$log"
         exit "$status"

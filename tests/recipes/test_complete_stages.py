@@ -155,7 +155,7 @@ def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
     assert verbs() == "train score report"
     assert verbs() == "train report"
     assert verbs("--force") == everything
-    assert verbs("--nj", "2") == "train decode decode score report"
+    assert verbs("--nj", "2") == "train report", "no result depends on it"
     (run / "decode_dev/words.txt").unlink()
     assert verbs("--nj", "2") == "train decode score report"
     (run / "best.pt").write_text("another network")
@@ -181,14 +181,19 @@ def test_files_of_a_stage_may_be_both_read_and_written(checkout: Checkout, tmp_p
 
 @pytest.mark.slow
 def test_stages_are_repeated_where_what_a_set_has_is_mended(checkout: Checkout) -> None:
-    """Features go through all stages, a text is for the score; in a copy likewise."""
-    folder = checkout.folder / "exp/made"
+    """Features go through all stages, a text or a rule is for the score; in a copy likewise."""
+    folder, fold = checkout.folder / "exp/made", checkout.folder / "fold.txt"
     run = folder / "made/seed1"
     run.mkdir(parents=True)
     (run / "best.pt").touch()
-    (run / "config.yaml").write_text(
-        f"data: {{dir: {folder}, dev: {{features: [dev]}}, test: {{features: [test]}}}}\n"
+    fold.write_text("a b\n")
+    config = (
+        f"data: {{dir: {folder}, dev: {{features: [dev]}}, test: {{features: [test]}}, graph: [g]}}"
+        f"\nscore: {{conventions: [fold={fold}]}}\n"
     )
+    (run / "config.yaml").write_text(config)
+    (folder / "g").mkdir()
+    (folder / "g/HCLG.fst").write_text("one")
     for name in ("dev", "test"):
         (folder / name).mkdir()
         (folder / name / "feats.scp").write_text("utt feats.ark:4\n")
@@ -200,19 +205,24 @@ def test_stages_are_repeated_where_what_a_set_has_is_mended(checkout: Checkout) 
         done = checkout.run(*command, "--out", out)
         assert done.returncode == 0, done.stderr
         calls = checkout.calls("bayes-asr")[before:]
-        return ["_".join((call[0], *call[3:4])) for call in calls if call[1].endswith("seed1")]
+        return [call[0] for call in calls if call[1].endswith("seed1")]
 
-    everything = ["forward_dev", "forward_test", "decode_dev", "decode_test", "score_2"]
-    assert len(repeated()) == len(everything)
+    everything = ["forward", "forward", "decode", "decode", "score"]
+    assert repeated() == everything
     assert repeated() == []
-    shutil.copytree(folder, checkout.folder / "exp/copied", copy_function=shutil.copy)
-    assert repeated("exp/copied") == []
-    (folder / "test/text").write_text("utt b\n")
-    assert [call.split("_")[0] for call in repeated()] == ["score"]
-    (folder / "test/feats.scp").write_text("utt feats.ark:8\n")
-    assert [call.split("_")[0] for call in repeated()] == ["forward", "decode", "score"]
-    (checkout.folder / "exp/copied/dev/feats.scp").write_text("utt feats.ark:8\n")
-    assert [call.split("_")[0] for call in repeated("exp/copied")] == ["forward", "decode", "score"]
+    copied = shutil.copytree(folder, checkout.folder / "exp/copied", copy_function=shutil.copy)
+    for file in (folder / "test/text", fold):
+        file.write_text("b b\n")
+        assert repeated() == ["score"]
+    (folder / "g/HCLG.fst").write_text("two")
+    assert repeated() == ["decode", "decode", "score"]
+    for table in ("feats", "cmvn"):
+        (folder / "test" / f"{table}.scp").write_text("utt feats.ark:8\n")
+        assert repeated() == ["forward", "decode", "score"]
+    (copied / "made/seed1/config.yaml").write_text(config.replace(str(folder), str(copied)))
+    assert repeated("exp/copied") == everything
+    (copied / "dev/feats.scp").write_text("utt feats.ark:8\n")
+    assert repeated("exp/copied") == ["forward", "decode", "score"]
 
 
 def test_experiment_that_a_run_does_not_read_is_refused(checkout: Checkout) -> None:
@@ -228,6 +238,50 @@ def test_experiment_that_a_run_does_not_read_is_refused(checkout: Checkout) -> N
     assert f"seed1 was trained on {kaldi}, which stages 4 to 6 read" in refused.stderr
     assert not checkout.calls("bayes-asr")
     assert checkout.run(*command, "kaldi").returncode == 0
+
+
+def test_copy_is_not_scored_on_the_data_of_its_original(checkout: Checkout) -> None:
+    """Its runs name the data of the original until stage 3 has recorded where they are."""
+    original = checkout.folder / "exp/made"
+    for folder in (original / "made/seed1", original / "dev"):
+        folder.mkdir(parents=True)
+    (original / "dev/feats.scp").write_text("utt feats.ark:4\n")
+    (original / "made/seed1/config.yaml").write_text(
+        f"data: {{dir: '{original}', dev: {{features: [dev]}}}}\n"
+    )
+    copied = shutil.copytree(original, checkout.folder / "exp/copied")
+    command = ("./run.sh", "--recipe", "made", "--stage", "4", "--out")
+    refused = checkout.run(*command, "exp/copied")
+    assert refused.returncode == 1
+    assert f"{copied} has data of its own: " in refused.stderr
+    assert f"seed1 was trained on {original}, which stages 4 to 6 read" in refused.stderr
+    assert not checkout.calls("bayes-asr")
+    assert checkout.run(*command, "exp/made").returncode == 0
+    shutil.rmtree(copied / "dev")
+    assert checkout.run(*command, "exp/copied").returncode == 0, "the run says where its data are"
+
+
+def test_what_was_made_of_a_result_goes_where_that_is_made_anew(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    made_of_it, source = tmp_path / "network", tmp_path / "text"
+    source.touch()
+
+    def stands() -> bool:
+        made_of_it.mkdir(exist_ok=True)
+        script = (
+            ". local/stages.sh; stage=0 stop_stage=7 force=; "
+            'voids=$3 run_stage 2 align "$1" "$2" makes "$1/ali" -- touch "$1/ali"'
+        )
+        words = (str(tmp_path), str(source), str(made_of_it))
+        done = checkout.run("bash", "-euo", "pipefail", "-c", script, "bash", *words)
+        assert done.returncode == 0, done.stderr
+        return made_of_it.exists()
+
+    assert not stands()
+    assert stands()
+    source.write_text("another")
+    assert not stands()
 
 
 @pytest.mark.slow

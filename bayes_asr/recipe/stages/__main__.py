@@ -121,9 +121,11 @@ def compared(options: RecipeOptions, root: Path) -> Iterable[str]:
 
 
 def run_of(options: RecipeOptions) -> tuple[Path, Path]:
-    """The run that --out names, and the folder of its data: two folders above it, or Kaldi's."""
+    """The run that --out names, and the folder of its data."""
+    from bayes_asr.recipe.stages.run_inputs import find_data
+
     run = Path(options.out)
-    return run, Path(options.kaldi_dir).absolute() if options.kaldi_dir else run.parents[1]
+    return run, find_data(run, options.kaldi_dir)
 
 
 def kept(options: RecipeOptions, root: Path) -> Iterable[str]:
@@ -146,12 +148,17 @@ def features(name: str, options: RecipeOptions, root: Path) -> Iterable[str]:
     return map(str, list_features(*run_of(options), name))
 
 
-def references(options: RecipeOptions, root: Path) -> Iterable[str]:
-    """What dev and test of a run, named by --out, are scored against."""
-    from bayes_asr.recipe.stages.run_inputs import check_data, list_references
+def graph(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """The files of the graph by which a run, named by --out, decodes."""
+    from bayes_asr.recipe.stages.run_inputs import list_graph
 
-    if options.kaldi_dir:
-        check_data(*run_of(options))
+    return map(str, list_graph(*run_of(options)))
+
+
+def references(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """What dev and test of a run, named by --out, are scored against, and by which rules."""
+    from bayes_asr.recipe.stages.run_inputs import list_references
+
     return map(str, list_references(*run_of(options)))
 
 
@@ -166,6 +173,7 @@ QUESTIONS: Mapping[str, Callable[[RecipeOptions, Path], Iterable[str]]] = {
     "compared": compared,
     "features-dev": partial(features, "dev"),
     "features-test": partial(features, "test"),
+    "graph": graph,
     "references": references,
     "kept": kept,
 }

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bayes_asr.base.files import is_there, real_path
+from bayes_asr.base.errors import InputError
+from bayes_asr.base.files import real_path
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.changes import describe_changes, find_recipe_folders
 from bayes_asr.config.merge import load, merge
@@ -51,12 +52,14 @@ def describe_kept(
 
     Stage 3 records values in a run, so that later ones alone go by those of before.
     """
-    if not is_there(run / CONFIG):
+    try:
+        recorded = read_configuration(run)
+    except InputError:
         return  # a stage says so
     configurations = system_configurations(options, recipe, systems, root)
     files = dict(zip(systems.names, configurations, strict=True))[run.parent.name]
     located = dict(flatten(merge(files)))
-    for key, (kept, now) in differences(read_configuration(run), load(files)).items():
+    for key, (kept, now) in differences(recorded, load(files)).items():
         if key.startswith(OF_DECODING):
             yield (
                 f"{located[key].where}: {key} is {now}, but {run} goes on with {kept}: a run takes"

@@ -8,9 +8,39 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, real_path
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.references import list_tables
-from bayes_asr.data.directories import locate_all, locate_streams
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.data.directories import locate, locate_all, locate_streams
+from bayes_asr.decode.search.inputs import graph_files
+from bayes_asr.evaluate.score.conventions import list_foldings
+from bayes_asr.evaluate.score.glm import find_glm
+from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
+
+OF_FEATURES = ("feats.scp", "cmvn.scp", "utt2spk", "frontend.json")
+
+
+def find_data(run: Path, kaldi_dir: str) -> Path:
+    """The folder of the data that stages 4 to 6 of a run read: Kaldi's, or two folders above it.
+
+    InputError where the run was trained on others. A run on Kaldi's data reads these also where
+    nothing names them.
+    """
+    named = Path(kaldi_dir or run.parents[1]).absolute()
+    try:
+        trained_on = Path(read_configuration(run).data.dir)
+    except InputError:
+        return named  # a stage says so
+    if real_path(trained_on) == real_path(named):
+        return named
+    if kaldi_dir:
+        mistake, remedy = f"--kaldi-dir {kaldi_dir}", "leave the option out"
+    elif any(any(list_features(run, named, name)) for name in ("dev", "test")):
+        mistake, remedy = f"{named} has data of its own", f"give --kaldi-dir {trained_on}"
+    else:
+        return trained_on
+    raise InputError(
+        f"{mistake}: {run} was trained on {trained_on}, which stages 4 to 6 read; {remedy}, or"
+        " begin at stage 3, which records where the data are"
+    )
 
 
 def list_features(run: Path, data: Path, name: str) -> Iterator[Path]:
@@ -22,33 +52,40 @@ def list_features(run: Path, data: Path, name: str) -> Iterator[Path]:
         directories = locate_streams(_read(run, data).data, name)
     except InputError:
         return
-    yield from filter(is_there, (directory / "feats.scp" for directory in directories))
+    tables = (directory / table for directory in directories for table in OF_FEATURES)
+    yield from filter(is_there, tables)
+
+
+def list_graph(run: Path, data: Path) -> Iterator[Path]:
+    """The files of the graph by which a run decodes, if it does; data: as above."""
+    try:
+        config = _read(run, data)
+        if task_of(config).recogniser != "decode":
+            return
+        graph = locate(config.data.graph, config.data, "graph", announce=False)
+    except InputError:
+        return
+    yield from filter(is_there, (*graph_files(graph), graph / "words.txt"))
 
 
 def list_references(run: Path, data: Path) -> Iterator[Path]:
-    """The texts, STMs and classes that dev and test are scored against; data: as above."""
-    for name in ("dev", "test"):
-        try:
-            config = _read(run, data)
+    """The texts, STMs and classes that dev and test are scored against, and the rules of scoring;
+    data: as above.
+    """
+    try:
+        config = _read(run, data)
+        for name in ("dev", "test"):
             tables = list_tables(config, name)
             if config.data.classes:
                 directories = locate_all(config.data, name, "features")
                 tables += [directory / config.data.classes for directory in directories]
-        except InputError:
-            return
-        yield from filter(is_there, tables)
-
-
-def check_data(run: Path, data: Path) -> None:
-    """Raise InputError where a run reads another data directory than this Kaldi experiment."""
-    if not is_there(run / CONFIG):
-        return  # a stage says so
-    trained_on = Path(read_configuration(run).data.dir)
-    if real_path(trained_on) != real_path(data):
-        raise InputError(
-            f"--kaldi-dir {data}: {run} was trained on {trained_on}, which stages 4 to 6 read;"
-            " leave the option out, or begin at stage 3"
-        )
+            yield from filter(is_there, tables)
+        rules = list_foldings(config.score.conventions)
+        if config.score.glm:
+            rules.append(find_glm(config.score.glm, Path(config.data.dir)))
+        yield from filter(is_there, rules)
+    except InputError:
+        return
 
 
 def _read(run: Path, data: Path) -> Config:
