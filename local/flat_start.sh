@@ -21,14 +21,15 @@ if [[ -f ${folders[0]}/wav.scp ]]; then # else the recipe has prepared features 
     run_stage 1 features "$out" "${folders[@]/%//segments}" "${folders[@]/%//wav.scp}" makes "${folders[@]/%//frontend.json}" -- \
         bayes-asr features "${folders[@]}" ${dither:+--dither "$dither"} ${max_skipped:+--max-skipped "$max_skipped"}
 fi
-run_stage 2 flat_train "$out" "${folders[0]}"/{"$text",feats.scp} "$lang/lexicon.txt" makes "$exp/flat_ali/ali.1.gz" -- \
+voids=$exp/aligner_first run_stage 2 flat_train "$out" "${folders[0]}"/{"$text",feats.scp} "$lang/lexicon.txt" makes "$exp/flat_ali/ali.1.gz" -- \
     "${align[@]}" --flat --data "${folders[0]}" "${train_text[@]}" --out "$exp/flat_ali"
-run_stage 2 flat_dev "$out" "${folders[1]}"/{"$text",feats.scp} "$exp/flat_ali/final.mdl" makes "$exp/flat_ali_dev/ali.1.gz" -- \
+voids=$exp/aligner_first run_stage 2 flat_dev "$out" "${folders[1]}"/{"$text",feats.scp} "$exp/flat_ali/final.mdl" makes "$exp/flat_ali_dev/ali.1.gz" -- \
     "${align[@]}" --flat --data "${folders[1]}" "${dev_text[@]}" --model "$exp/flat_ali/final.mdl" --out "$exp/flat_ali_dev"
 run_stage 2 graph "$out" "$dict/lexicon.txt" "$lm" "$exp/flat_ali/final.mdl" makes "$exp/mono/graph/HCLG.fst" -- \
     bayes-asr graph --lexicon "$dict/lexicon.txt" --lm "$lm" --model "$exp/flat_ali/final.mdl" \
     ${pauses:+--silence-prob "$pauses"} --out "$exp/mono/graph"
 learnt=flat_ali
+taught=$exp/aligner_realigned # by what the first aligner aligns
 for realigned in first_ali realigned_ali; do
     aligner=$exp/aligner_${realigned%_ali}
     run_stage 2 "train_$realigned" "$aligner" -- bayes-asr train "${configuration[@]}" "$(recipe_file aligner.yaml)" \
@@ -37,8 +38,8 @@ for realigned in first_ali realigned_ali; do
     for part in train dev; do
         ali=$exp/$realigned text_option=("${train_text[@]}")
         [[ $part == train ]] || ali+=_dev text_option=("${dev_text[@]}")
-        run_stage 2 "${realigned}_$part" "$aligner" "$aligner"/{config.yaml,best.pt} makes "$ali/ali.1.gz" -- \
+        voids=$taught run_stage 2 "${realigned}_$part" "$aligner" "$aligner"/{config.yaml,best.pt} makes "$ali/ali.1.gz" -- \
             "${align[@]}" "$aligner" --on "$part" "${text_option[@]}" --nj "$nj" --out "$ali"
     done
-    learnt=$realigned
+    learnt=$realigned taught=''
 done

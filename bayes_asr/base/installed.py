@@ -30,7 +30,7 @@ def recipe_script() -> str:
 def advise_new_run() -> str:
     """Words that say how a training starts over: by its option, or by that of the script."""
     if script := recipe_script():
-        return f"start over with {script} --force --stage 3"
+        return f"start over with {script} --force --stage {os.environ.get('BAYES_ASR_STAGE', 3)}"
     return "start over with --new"
 
 
