@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
     if not stm:
         for remark in filter(None, map(describe_alternatives, (args.ref, args.hyp))):
             LOGGER.warning("%s", remark)
-    _warn_of_spelling(args, scores[shown].utterances, as_read=not stm)
+    _warn_of_spelling(args, scores[shown].utterances)
     if args.json:
         print(json.dumps(_as_dict(scores[shown], args.by), indent=1))
         return
@@ -128,7 +128,8 @@ def _read_timed(args: argparse.Namespace) -> Count:
     if rules:
         _refuse_pipe(rules)
     ref_glm, hyp_glm = (read_glm(rules, "ref"), read_glm(rules, "hyp")) if rules else (None, None)
-    words = [word for word in read_ctm(args.hyp) if word.text not in (args.drop or ())]
+    dropped = {word.lower() for word in args.drop or ()}  # as words, whose case does not count
+    words = [word for word in read_ctm(args.hyp) if word.text.lower() not in dropped]
     segments, phone_map = read_stm(args.ref), _phone_map(args)
     return partial(score_segments, segments, words, args.hyp, ref_glm, hyp_glm, phone_map=phone_map)
 
@@ -139,12 +140,10 @@ def _refuse_pipe(path: Path) -> None:
         raise InputError(f"{path}: is a pipe, and this file is read more than once; write a file")
 
 
-def _warn_of_spelling(
-    args: argparse.Namespace, utterances: Sequence[UtteranceScore], *, as_read: bool
-) -> None:
-    """Name words that count as errors and may be meant alike; not as_read: in lower case."""
+def _warn_of_spelling(args: argparse.Namespace, utterances: Sequence[UtteranceScore]) -> None:
+    """Name words that count as errors and may be meant alike."""
     sides = [
-        {token if as_read else token.lower() for tokens in texts for token in tokens}
+        {token for tokens in texts for token in tokens}
         for texts in zip(*((utt.reference, utt.hypothesis) for utt in utterances), strict=True)
     ]
     if differences := explain_differences(*sides):

@@ -193,6 +193,17 @@ def test_words_of_another_case_are_announced(
     assert remark in caplog.text
 
 
+def test_words_of_an_stm_that_differ_by_case_are_announced_where_they_count(
+    run_wer: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under sclite letters beyond ASCII differ by case."""
+    (tmp_path / "stm").write_text("r A ann 0 1 ÉLAN Vital\n", encoding="utf-8")
+    (tmp_path / "ctm").write_text("r A 0.1 0.1 élan\nr A 0.4 0.2 vital\n", encoding="utf-8")
+    out = run_wer("--ref", tmp_path / "stm", "--hyp", tmp_path / "ctm")
+    assert out.startswith("%WER 50.00 [ 1 / 2, 0 ins, 0 del, 1 sub ]")
+    assert "1 word differs by case or punctuation alone, which is an error: élan" in caplog.text
+
+
 @pytest.mark.parametrize("phones", [[], ["--forgive", "sil"]])
 def test_alternatives_of_sclite_in_a_text_are_announced(
     run_wer: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture, phones: list[str]
@@ -231,7 +242,7 @@ def test_stm_is_scored_by_time(run_wer: Callable[..., str], meeting: list[str]) 
 
 
 def test_dropped_words_do_not_count(run_wer: Callable[..., str], meeting: list[str]) -> None:
-    dropped = run_wer(*meeting, "--glm", "english", "--drop", "<unk>")
+    dropped = run_wer(*meeting, "--glm", "english", "--drop", "<UNK>")
     assert dropped.startswith("%WER 25.00 [ 1 / 4, 0 ins, 1 del, 0 sub ]")
 
 
