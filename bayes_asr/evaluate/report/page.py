@@ -10,6 +10,7 @@ import pandas as pd
 
 from bayes_asr.base.errors import printable
 from bayes_asr.base.files import replacing
+from bayes_asr.base.log import LOGGER
 from bayes_asr.evaluate.report.charts import (
     chart_confusions,
     chart_keys,
@@ -107,6 +108,8 @@ def write_report(
         | _write_answers((answers or {}).get(key), out / f"hypotheses_{name}.md")
         for key, name in zip(keys, name_files(keys), strict=True)
     }
+    for remark in dict.fromkeys(r for part in sections.values() for r in part["left_out"]):
+        LOGGER.warning("%s", remark)
     errors = _list_errors(systems, keys[0], out / "errors")
     curves, course = chart_curves(systems), chart_course(systems)
     several = any(len(system.runs) > 1 for system in systems)
@@ -216,21 +219,24 @@ def _write_section(
         "rates": chart_systems(scored, key),
         "by_speaker": None,
         "differences": None,
+        "left_out": [],
     }
     # Of one system the speakers are drawn; several are compared in the table alone.
     if len(scored) == 1 and 1 < len(speakers) <= CHARTED_SPEAKERS:
         section["by_speaker"] = chart_speakers(scored[0], key)
     if len(scored) > 1:
         differences = compare_with_best(scored, key)
-        warned = "".join(f"\n{escape_markdown(warning)}\n" for warning in differences.warnings)
-        write_file(out / f"differences_{name}.md", as_markdown(differences.table) + warned)
+        left_out = [f"Not compared: {reason}." for reason in differences.left_out]
+        remarks = map(escape_markdown, (*differences.warnings, *left_out))
+        lines = [as_markdown(differences.table), *(f"\n{remark}\n" for remark in remarks)]
+        write_file(out / f"differences_{name}.md", "".join(lines))
         section |= {
             "best": find_best_on_dev(scored, key[1]).name,
             # Columns over seeds are empty where each system has one.
             "differences": list_rows(differences.table.loc[:, (differences.table != NONE).any()]),
             "sentences": differences.sentences,
             "warnings": differences.warnings,
-            "left_out": differences.left_out,
+            "left_out": left_out,
         }
     return section
 

@@ -49,7 +49,9 @@ def test_differences_are_those_of_the_scores(systems: list[ReportedSystem]) -> N
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
-def test_systems_on_other_utterances_are_not_compared(out: Path, tmp_path: Path) -> None:
+def test_systems_on_other_utterances_are_not_compared(
+    out: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     make_unlike_run(tmp_path / "other", 0.5, "test")
     differences = compare_with_best(find_systems([out, tmp_path]), KEY)
     assert differences.table["system"].tolist() == ["gru", "lstm"]
@@ -58,6 +60,10 @@ def test_systems_on_other_utterances_are_not_compared(out: Path, tmp_path: Path)
     run_report(out, tmp_path, "--out", tmp_path / "report")
     page = (tmp_path / "report" / "report.html").read_text()
     assert "Not compared: other and li &amp; &lt;bru&gt; do not score the same" in page
+    tables = (tmp_path / "report").glob("differences_*.md")
+    assert all("Not compared: other and" in table.read_text() for table in tables)
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if line.startswith("Not compared: other and li")]) == 1
 
 
 def test_best_on_dev_is_among_the_most_that_are_scored_alike(
