@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.safe_pickle import loadable
 from bayes_asr.config.decoding_keys import UNLIMITED, SearchOptions
 from bayes_asr.decode.search.engine import Engine
-from bayes_asr.decode.search.search_graph import DecodingGraph
+from bayes_asr.decode.search.search_graph import Arcs, DecodingGraph
 
 NARROW = 0.01  # lattice beam: only the best path is asked for
 
@@ -56,7 +56,7 @@ def find_best_path(
     """Search unscaled log-likelihoods [T, P] for the best path to an end of a graph.
 
     description: of the graph, in messages. Raises InputError, naming the utterance, where no path
-    is within the wider beam.
+    is within the wider beam, or none has so few frames.
     """
     frames = np.float32(options.acoustic_scale) * loglikes
     searches = _list_searches(options)
@@ -69,10 +69,38 @@ def find_best_path(
             tids = lattice.ilabel[arcs]
             cost = float(costs.sum() + lattice.final_graph[last])
             return Alignment(tids[tids > 0], cost, search is not searches[0])
+    least = count_least_frames(graph)
+    if least is not None and least > len(frames):
+        raise InputError(
+            f"{utt}: no path of {description} through {len(frames)} frames, as each takes at least"
+            f" {least}; look at its transcript, and at where it begins and ends"
+        )
     raise InputError(
         f"{utt}: no path of {description} through {len(frames)} frames within the beam"
         f" {searches[-1].beam:g}; look at its transcript, or try a wider beam"
     )
+
+
+def count_least_frames(graph: DecodingGraph) -> int | None:
+    """The frames of the shortest path to an end of a graph; None where no path leads there."""
+    is_reached = np.zeros(graph.num_states, bool)
+    layer, frames = np.array([graph.start]), 0
+    while len(layer):
+        new = layer
+        while len(new):  # by arcs that take no frame
+            is_reached[new] = True
+            new = _follow(graph.epsilon, new, is_reached)
+            layer = np.concatenate([layer, new])
+        if np.isfinite(graph.final[layer]).any():
+            return frames
+        layer, frames = _follow(graph.emitting, layer, is_reached), frames + 1
+    return None
+
+
+def _follow(arcs: Arcs, states: np.ndarray, is_reached: np.ndarray) -> np.ndarray:
+    """The states to which arcs of `states` lead and that were not reached before."""
+    ends = np.unique(arcs.nextstate[arcs.leaving(states)[1]])
+    return ends[~is_reached[ends]]
 
 
 @cache

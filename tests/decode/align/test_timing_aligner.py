@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -283,6 +284,24 @@ def test_a_second_search_is_wider() -> None:
     narrower = AlignOptions(acoustic_scale=1.0, beam=0.5, retry_beam=1.0)
     with pytest.raises(InputError, match="u: no path of its 45 words through 200 frames within"):
         align_utterance("u", words, loglikes, speech, narrower, ENGINE)
+
+
+@pytest.mark.parametrize("words", [["aa"], ["ab", "b"], ["b", "aa", "ab"] * 3])
+def test_frames_that_are_too_few_are_told_from_a_beam_that_is_too_narrow(words: list[str]) -> None:
+    """The search itself, which loses nothing here, says how many are enough."""
+    speech, options = toy(), AlignOptions(acoustic_scale=1.0, beam=1e6)
+    told: set[int] = set()
+    for count in range(1, 60):
+        loglikes = np.zeros((count, 6), np.float32)
+        try:
+            align_utterance("u", words, loglikes, speech, options, ENGINE)
+        except InputError as error:
+            (number,) = re.findall(r"as each takes at least (\d+);", str(error))
+            told.add(int(number))
+            assert count < int(number)
+        else:
+            assert told == {count}
+            return
 
 
 def test_words_of_a_graph_without_pronunciation_are_named(messages: Callable[[], str]) -> None:
