@@ -140,9 +140,10 @@ for line in "${systems[@]}"; do
 
         # What the next stages read of dev and test, which may be mended when the network is trained.
         # shellcheck disable=SC2034  # features_$part is read
-        features_dev=() features_test=() graph=() references=()
-        ((stage > 6 || stop_stage < 4)) ||
-            learn features_dev=features-dev features_test=features-test graph=graph references=references kept --out="$run"
+        features_dev=() features_test=() graph=() references=() settings=()
+        ((stage > 6 || stop_stage < 4)) || learn features_dev=features-dev features_test=features-test graph=graph references=references \
+            settings=settings kept --out="$run"
+        of_forward=${settings[0]:-} of_decode=${settings[1]:-}
 
         # Stages 4 to 6 of a network that classifies utterances.
         if [[ $recogniser == classify ]] && ((stage <= 6 && stop_stage >= 4)); then
@@ -168,7 +169,7 @@ for line in "${systems[@]}"; do
             [[ $recogniser == decode ]] || made=outputs # numbers, which are the end
             for part in dev test; do
                 declare -n features_read=features_$part
-                run_stage 4 "forward_$part" "$run" "$run"/{config.yaml,best.pt} "${features_read[@]}" makes "$run/forward_$part/$made.ark" -- \
+                heeds=$of_forward run_stage 4 "forward_$part" "$run" "$run/best.pt" "${features_read[@]}" makes "$run/forward_$part/$made.ark" -- \
                     bayes-asr forward "$run" --on "$part"
             done
         fi
@@ -176,7 +177,7 @@ for line in "${systems[@]}"; do
         # Stage 5: words and lattices.
         if [[ $recogniser == decode ]] && ((stage <= 5 && stop_stage >= 5)); then
             for part in dev test; do
-                run_stage 5 "decode_$part" "$run" "$run"/{config.yaml,forward_$part/loglikes.ark} "${graph[@]}" makes "$run/decode_$part/words.txt" -- \
+                heeds=$of_decode run_stage 5 "decode_$part" "$run" "$run/forward_$part/loglikes.ark" "${graph[@]}" makes "$run/decode_$part/words.txt" -- \
                     bayes-asr decode "$run" --on "$part" --nj "$nj"
             done
         fi

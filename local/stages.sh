@@ -177,11 +177,11 @@ inode_of() {
 # run_stage STAGES NAME FOLDER [FILE... | INPUT... makes OUTPUT...] -- COMMAND...: run the command of a stage (`3`) or of several
 # (`0-2`), if it was asked for; what it prints is added to FOLDER/log/NAME.log. While its files and the command are what
 # they were when it last succeeded, it is complete and not repeated; of INPUTs, when it began. Without
-# files the command decides that itself. $voids may name a folder that was made of the OUTPUTs: it goes where these are made
-# anew. A failure stops everything with the command's own status; of stages within a stage the outer one says so.
+# files the command decides that itself. $heeds, if set, counts as a word of the command: settings that it reads. $voids may
+# name a folder that was made of the OUTPUTs: it goes where these are made anew. A failure stops everything with the command's own status; of stages within a stage the outer one says so.
 run_stage() {
     local first=${1%-*} last=${1#*-} title=$2 log=$3/log/$2.log done=$3/log/$2.done inputs=() outputs=() status=0 start
-    local times='' sums=''
+    local times='' sums='' words
     shift 3
     while [[ $1 != @(makes|--) ]]; do
         inputs+=("$1") && shift
@@ -192,10 +192,11 @@ run_stage() {
         shift
     done
     shift
+    words="$*${heeds:+ $heeds}"
     ((first <= ${stop_stage:?} && last >= ${stage:?})) || return 0
     mkdir -p "${log%/*}"
     if ((${#inputs[@]} + ${#outputs[@]})); then
-        if is_complete "$done" "${inputs[@]}" "${outputs[@]}" -- "$@"; then
+        if is_complete "$done" "${inputs[@]}" "${outputs[@]}" -- "$words"; then
             echo "$title: complete"
             return
         fi
@@ -214,8 +215,8 @@ run_stage() {
     [[ -n ${seconds_of[${title%%_*}]:-} ]] || titles+=("${title%%_*}")
     ((seconds_of[${title%%_*}] += SECONDS - start, 1))
     if ((${#inputs[@]} + ${#outputs[@]})); then
-        times=$(stamp "$*" "$times" "$(described mtimes "${outputs[@]}")")
-        write_stamps "$done" "$times" "$(contents "$*" "$sums" "$(described cksum "${outputs[@]}")")"
+        times=$(stamp "$words" "$times" "$(described mtimes "${outputs[@]}")")
+        write_stamps "$done" "$times" "$(contents "$words" "$sums" "$(described cksum "${outputs[@]}")")"
     fi
 }
 

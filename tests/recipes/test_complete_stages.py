@@ -41,9 +41,9 @@ def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> Non
     """All of it is newer then, and named otherwise; in the folder itself, times count."""
     command = ("./run.sh", "--recipe", "made", "--stage", "4", "--stop-stage", "6", "--out")
     folder = checkout.folder / "exp/made"
-    for name in ("config.yaml", "best.pt"):
-        (folder / "made/seed1").mkdir(parents=True, exist_ok=True)
-        (folder / "made/seed1" / name).write_text(name)
+    (folder / "made/seed1").mkdir(parents=True)
+    for name, text in {"config.yaml": "model: {layers: 3}", "best.pt": "one"}.items():
+        (folder / "made/seed1" / name).write_text(text)
 
     def stages(out: str) -> int:
         return checkout.run(*command, out).stdout.count(": complete\n")
@@ -54,9 +54,9 @@ def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> Non
     (copied / "made/seed1/best.pt").write_text("another")
     assert stages("exp/copied") == 0
     again = shutil.copytree(folder, checkout.folder / "exp/again", copy_function=shutil.copy)
-    (again / "made/seed1/config.yaml").write_text("another")
+    (again / "made/seed1/config.yaml").write_text("model: {layers: 4}")
     assert stages("exp/again") == 0
-    (folder / "made/seed1/config.yaml").write_text("config.yaml")
+    (folder / "made/seed1/best.pt").write_text("one")
     assert stages("exp/made") == 0, "a file may stand for others that were made with it"
 
 
@@ -161,8 +161,14 @@ def test_complete_stages_are_repeated_only_if_their_files_or_command_changed(
     (run / "best.pt").write_text("another network")
     assert verbs("--nj", "2") == everything
     assert verbs("--nj", "2") == "train report"
-    (run / "config.yaml").write_text("another beam, which train has recorded")
-    assert verbs("--nj", "2") == everything
+    for text, repeated in {  # what train has recorded
+        "model: {layers: 3}": everything,
+        "model: {layers: 3}\ndecode: {beam: 9}": "train decode decode score report",
+        "model: {layers: 3}\ndecode: {beam: 9}\nscore: {metric: per}": "train score report",
+        "model: {layers: 4}\ndecode: {beam: 9}\nscore: {metric: per}": everything,
+    }.items():
+        (run / "config.yaml").write_text(text)
+        assert verbs() == repeated
 
 
 def test_files_of_a_stage_may_be_both_read_and_written(checkout: Checkout, tmp_path: Path) -> None:
@@ -220,7 +226,7 @@ def test_stages_are_repeated_where_what_a_set_has_is_mended(checkout: Checkout) 
         (folder / "test" / f"{table}.scp").write_text("utt feats.ark:8\n")
         assert repeated() == ["forward", "decode", "score"]
     (copied / "made/seed1/config.yaml").write_text(config.replace(str(folder), str(copied)))
-    assert repeated("exp/copied") == everything
+    assert repeated("exp/copied") == ["score"], "where the data are is no setting of the others"
     (copied / "dev/feats.scp").write_text("utt feats.ark:8\n")
     assert repeated("exp/copied") == ["forward", "decode", "score"]
 

@@ -155,6 +155,13 @@ def graph(options: RecipeOptions, root: Path) -> Iterable[str]:
     return map(str, list_graph(*run_of(options)))
 
 
+def settings(options: RecipeOptions, root: Path) -> Iterable[str]:
+    """Digests of the settings by which a run, named by --out, forwards and decodes."""
+    from bayes_asr.recipe.stages.run_inputs import list_settings
+
+    return list_settings(Path(options.out))
+
+
 def references(options: RecipeOptions, root: Path) -> Iterable[str]:
     """What dev and test of a run, named by --out, are scored against, and by which rules."""
     from bayes_asr.recipe.stages.run_inputs import list_references
@@ -175,6 +182,7 @@ QUESTIONS: Mapping[str, Callable[[RecipeOptions, Path], Iterable[str]]] = {
     "features-test": partial(features, "test"),
     "graph": graph,
     "references": references,
+    "settings": settings,
     "kept": kept,
 }
 

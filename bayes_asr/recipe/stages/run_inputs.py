@@ -1,12 +1,15 @@
-"""Files of dev and test that stages 4 to 6 of a run read; when they change, these are repeated."""
+"""What stages 4 to 6 of a run read; when it changes, these are repeated."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, real_path
-from bayes_asr.config.schema import Config
+from bayes_asr.config.schema import Config, flatten
 from bayes_asr.data.corpus.references import list_tables
 from bayes_asr.data.directories import locate, locate_all, locate_streams
 from bayes_asr.decode.search.inputs import graph_files
@@ -16,6 +19,8 @@ from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
 OF_FEATURES = ("feats.scp", "cmvn.scp", "utt2spk", "frontend.json")
+# of which the first say where files lie, which are looked at themselves
+NOT_OF_FORWARD = ("data.dir", "data.graph", "data.index", "data.moved", "decode.", "score.")
 
 
 def find_data(run: Path, kaldi_dir: str) -> Path:
@@ -86,6 +91,18 @@ def list_references(run: Path, data: Path) -> Iterator[Path]:
         yield from filter(is_there, rules)
     except InputError:
         return
+
+
+def list_settings(run: Path) -> Iterator[str]:
+    """Digests of the settings by which a run computes log-likelihoods, and by which it decodes."""
+    try:
+        values = [*flatten(yaml.safe_load(read_configuration(run).yaml))]
+    except InputError:
+        return
+    forward = [(key, value) for key, value in values if not key.startswith(NOT_OF_FORWARD)]
+    decode = [(key, value) for key, value in values if key.startswith("decode.")]
+    for settings in (forward, [*forward, *decode]):
+        yield hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
 
 
 def _read(run: Path, data: Path) -> Config:
