@@ -145,5 +145,11 @@ def describe_differences(a: Record, b: Record) -> str:
     if has_other_network(a, b):
         keys.append(NETWORK)
     if not has_same_graph(a, b):
-        keys = ["graph", *([LM] if LM in {*a, *b} else []), *keys]
-    return ", ".join(f"{key} {a.get(key)} and {b.get(key)}" for key in keys)
+        moved = [key for key in ("graph", LM) if a.get(key) != b.get(key)]
+        keys = [*(moved or ["graph"]), *keys]
+    return ", ".join(_describe_difference(key, a.get(key), b.get(key)) for key in keys)
+
+
+def _describe_difference(key: str, a: Any, b: Any) -> str:
+    """The values of a key; of a file that has changed in its place, that it has."""
+    return f"{key} {a} as it was and as it is" if a == b else f"{key} {a} and {b}"

@@ -340,8 +340,7 @@ def test_lattices_say_with_what_they_were_composed(folder: Path, tmp_path: Path)
     found, options = read_search(tmp_path)
     assert (found, options.beam) == (graph, WIDE.beam)
     other = describe_search(graph, WIDE, folder / "lm.arpa")
-    said = f"graph {graph} and {graph}, lm None and {folder / 'lm.arpa'}"
-    assert describe_differences(noted, other) == said
+    assert describe_differences(noted, other) == f"lm None and {folder / 'lm.arpa'}"
     least = describe_search(graph, WIDE, mbr=True)
     assert describe_differences(noted, least) == "mbr False and True"
     older = {key: value for key, value in noted.items() if key != "mbr"}
@@ -351,8 +350,11 @@ def test_lattices_say_with_what_they_were_composed(folder: Path, tmp_path: Path)
     boosted = describe_search(graph, WIDE, hotwords=hotwords)
     assert describe_differences(noted, boosted) == f"hotwords None and {hotwords}"
     hotwords.write_text("b\n")
-    assert describe_differences(boosted, describe_search(graph, WIDE, hotwords=hotwords))
+    again = describe_search(graph, WIDE, hotwords=hotwords)
+    assert describe_differences(boosted, again) == f"hotwords {hotwords} as it was and as it is"
     (graph / "G.fst").write_bytes((graph / "G.fst").read_bytes() + b" ")
+    changed = describe_search(graph, WIDE)
+    assert describe_differences(noted, changed) == f"graph {graph} as it was and as it is"
     with pytest.raises(InputError, match=r"G\.fst: has changed since the lattices"):
         read_search(tmp_path)
     (graph / "G.fst").unlink()
