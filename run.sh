@@ -142,7 +142,7 @@ for line in "${systems[@]}"; do
         # shellcheck disable=SC2034  # features_$part is read
         features_dev=() features_test=() graph=() references=() settings=()
         ((stage > 6 || stop_stage < 4)) || learn features_dev=features-dev features_test=features-test graph=graph references=references \
-            settings=settings kept --out="$run"
+            settings=settings ignored --out="$run"
         of_forward=${settings[0]:-} of_decode=${settings[1]:-}
 
         # Stages 4 to 6 of a network that classifies utterances.

@@ -7,7 +7,7 @@ ask() {
 }
 
 # learn [ARRAY=]QUESTION... [OPTION...]: the answers to several questions, one word a line, each in an array that is there.
-# They come from one process, of which each takes a third of a second to begin; what `check` and `kept` say is printed.
+# They come from one process, of which each takes a third of a second to begin; what `check` and `ignored` say is printed.
 learn() {
     local -A array_of=()
     local asked='' told question answer
@@ -19,7 +19,7 @@ learn() {
     told=$(ask "${asked#,}" "$@") # not of a process beside this one, which would not hear of Ctrl-C
     while IFS=$'\t' read -r question answer; do
         [[ -n $question ]] || break # nothing was said at all
-        if [[ $question == @(check|kept) ]]; then
+        if [[ $question == @(check|ignored) ]]; then
             echo "$answer"
         else
             local -n answers=${array_of[$question]}

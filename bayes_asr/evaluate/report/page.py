@@ -103,13 +103,7 @@ def write_report(
     write_file(out / "table.md", as_markdown(results))
     write_file(out / "table.tex", as_latex(results))
     keys, alike = list_keys(systems), group_conventions(systems)
-    sections = {
-        name: _write_section(systems, key, name, out)
-        | _write_answers((answers or {}).get(key), out / f"hypotheses_{name}.md")
-        for key, name in zip(keys, name_files(keys), strict=True)
-    }
-    for remark in dict.fromkeys(r for part in sections.values() for r in part["left_out"]):
-        LOGGER.warning("%s", remark)
+    sections = _write_sections(systems, keys, answers or {}, out)
     errors = _list_errors(systems, keys[0], out / "errors")
     curves, course = chart_curves(systems), chart_course(systems)
     several = any(len(system.runs) > 1 for system in systems)
@@ -202,6 +196,23 @@ def _make_card(systems: Sequence[ReportedSystem], key: Key) -> dict[str, Any]:
         "system": best.name,
         "best": len(scored) > 1,
     }
+
+
+def _write_sections(
+    systems: Sequence[ReportedSystem],
+    keys: Sequence[Key],
+    answers: Mapping[Key, Answers],
+    out: Path,
+) -> dict[str, dict[str, Any]]:
+    """The sections by the names of their files. What they do not compare is said, once."""
+    sections = {
+        name: _write_section(systems, key, name, out)
+        | _write_answers(answers.get(key), out / f"hypotheses_{name}.md")
+        for key, name in zip(keys, name_files(keys), strict=True)
+    }
+    for remark in dict.fromkeys(r for section in sections.values() for r in section["left_out"]):
+        LOGGER.warning("%s", remark)
+    return sections
 
 
 def _write_section(

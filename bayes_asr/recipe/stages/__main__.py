@@ -128,9 +128,9 @@ def run_of(options: RecipeOptions) -> tuple[Path, Path]:
     return run, find_data(run, options.kaldi_dir)
 
 
-def kept(options: RecipeOptions, root: Path) -> Iterable[str]:
+def ignored(options: RecipeOptions, root: Path) -> Iterable[str]:
     """Notices of what a run, named by --out, decodes by though its configuration has changed."""
-    from bayes_asr.recipe.stages.configurations import describe_kept
+    from bayes_asr.recipe.stages.configurations import describe_ignored
     from bayes_asr.recipe.stages.recipes import find_recipe
     from bayes_asr.recipe.stages.systems import choose_systems
 
@@ -138,7 +138,7 @@ def kept(options: RecipeOptions, root: Path) -> Iterable[str]:
         return ()
     recipe = find_recipe(options.recipe, root)
     systems = choose_systems(options, recipe, root)
-    return describe_kept(Path(options.out), options, recipe, systems, root)
+    return describe_ignored(Path(options.out), options, recipe, systems, root)
 
 
 def features(name: str, options: RecipeOptions, root: Path) -> Iterable[str]:
@@ -183,7 +183,7 @@ QUESTIONS: Mapping[str, Callable[[RecipeOptions, Path], Iterable[str]]] = {
     "graph": graph,
     "references": references,
     "settings": settings,
-    "kept": kept,
+    "ignored": ignored,
 }
 
 if __name__ == "__main__":

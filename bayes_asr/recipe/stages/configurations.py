@@ -45,7 +45,7 @@ def _describe_vain(files: Sequence[Path]) -> Iterator[str]:
             yield f"{file}: {key} {values[key].value} has no effect: it is chosen by {option}"
 
 
-def describe_kept(
+def describe_ignored(
     run: Path, options: RecipeOptions, recipe: Recipe, systems: Systems, root: Path
 ) -> Iterator[str]:
     """A line for each value by which a run decodes or scores and which its files give no more.
@@ -59,10 +59,10 @@ def describe_kept(
     configurations = system_configurations(options, recipe, systems, root)
     files = dict(zip(systems.names, configurations, strict=True))[run.parent.name]
     located = dict(flatten(merge(files)))
-    for key, (kept, now) in differences(recorded, load(files)).items():
+    for key, (old, now) in differences(recorded, load(files)).items():
         if key.startswith(OF_DECODING):
             yield (
-                f"{located[key].where}: {key} is {now}, but {run} goes on with {kept}: a run takes"
+                f"{located[key].where}: {key} is {now}, but {run} goes on with {old}: a run takes"
                 " its configuration from stage 3, so start there (complete stages are quick)"
             )
 

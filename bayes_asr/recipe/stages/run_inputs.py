@@ -1,4 +1,4 @@
-"""What stages 4 to 6 of a run read; when it changes, these are repeated."""
+"""Files and settings that stages 4 to 6 of a run read; when they change, these are repeated."""
 
 import hashlib
 import json
@@ -29,22 +29,22 @@ def find_data(run: Path, kaldi_dir: str) -> Path:
     InputError where the run was trained on others. A run on Kaldi's data reads these also where
     nothing names them.
     """
-    named = Path(kaldi_dir or run.parents[1]).absolute()
+    data = Path(kaldi_dir or run.parents[1]).absolute()
     try:
         trained_on = Path(read_configuration(run).data.dir)
     except InputError:
-        return named  # a stage says so
-    if real_path(trained_on) == real_path(named):
-        return named
+        return data  # a stage says so
+    if real_path(trained_on) == real_path(data):
+        return data
     if kaldi_dir:
         mistake, remedy = f"--kaldi-dir {kaldi_dir}", "leave the option out"
-    elif any(any(list_features(run, named, name)) for name in ("dev", "test")):
-        mistake, remedy = f"{named} has data of its own", f"give --kaldi-dir {trained_on}"
+    elif any(any(list_features(run, data, name)) for name in ("dev", "test")):
+        mistake, remedy = f"{data} has data of its own", f"give --kaldi-dir {trained_on}"
     else:
         return trained_on
     raise InputError(
-        f"{mistake}: {run} was trained on {trained_on}, which stages 4 to 6 read; {remedy}, or"
-        " begin at stage 3, which records where the data are"
+        f"{mistake}: {run} was trained on {trained_on}, which stages 4 to 6 read; begin at stage 3,"
+        f" which records where the data are, or {remedy}"
     )
 
 

@@ -191,12 +191,12 @@ def test_values_that_a_run_keeps_are_named_where_its_configuration_has_changed(
     small = root / "size/small.yaml"
     run = root / "out/small/seed2"
     words = ("--recipe=made", f"--config={small}", f"--out={run}")
-    assert ask("kept", *words, "--stage=4") == [], "no run: a stage says so"
+    assert ask("ignored", *words, "--stage=4") == [], "no run: a stage says so"
     run.mkdir(parents=True)
     (run / "config.yaml").write_text(load([root / "recipes/made/config.yaml", small]).yaml)
     small.write_text("model: {layers: 3}\ndecode:\n  beam: 17\nscore: {costs: levenshtein}\n")
-    assert ask("kept", *words, "--stage=3") == []
-    told = [line.partition(": a run takes")[0] for line in ask("kept", *words, "--stage=4")]
+    assert ask("ignored", *words, "--stage=3") == []
+    told = [line.partition(": a run takes")[0] for line in ask("ignored", *words, "--stage=4")]
     assert told == [
         f"{small}, line 3: decode.beam is 17.0, but {run} goes on with 13.0",
         f"{small}, line 4: score.costs is levenshtein, but {run} goes on with sclite",
