@@ -143,7 +143,6 @@ for line in "${systems[@]}"; do
         features_dev=() features_test=() graph=() references=() settings=()
         ((stage > 6 || stop_stage < 4)) || learn features_dev=features-dev features_test=features-test graph=graph references=references \
             settings=settings ignored --out="$run"
-        of_forward=${settings[0]:-} of_decode=${settings[1]:-}
 
         # Stages 4 to 6 of a network that classifies utterances.
         if [[ $recogniser == classify ]] && ((stage <= 6 && stop_stage >= 4)); then
@@ -169,7 +168,7 @@ for line in "${systems[@]}"; do
             [[ $recogniser == decode ]] || made=outputs # numbers, which are the end
             for part in dev test; do
                 declare -n features_read=features_$part
-                heeds=$of_forward run_stage 4 "forward_$part" "$run" "$run/best.pt" "${features_read[@]}" makes "$run/forward_$part/$made.ark" -- \
+                heeds=${settings[0]:-} run_stage 4 "forward_$part" "$run" "$run/best.pt" "${features_read[@]}" makes "$run/forward_$part/$made.ark" -- \
                     bayes-asr forward "$run" --on "$part"
             done
         fi
@@ -177,7 +176,7 @@ for line in "${systems[@]}"; do
         # Stage 5: words and lattices.
         if [[ $recogniser == decode ]] && ((stage <= 5 && stop_stage >= 5)); then
             for part in dev test; do
-                heeds=$of_decode run_stage 5 "decode_$part" "$run" "$run/forward_$part/loglikes.ark" "${graph[@]}" makes "$run/decode_$part/words.txt" -- \
+                heeds=${settings[1]:-} run_stage 5 "decode_$part" "$run" "$run/forward_$part/loglikes.ark" "${graph[@]}" makes "$run/decode_$part/words.txt" -- \
                     bayes-asr decode "$run" --on "$part" --nj "$nj"
             done
         fi
