@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.transducers import RESERVED
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.search_graph import DecodingGraph, HotwordArcs
@@ -172,9 +172,11 @@ def attach_hotwords(
     for hotword in hotwords:
         lacking = [word for word in hotword.words if not is_written[words.get(word, 0)]]
         if lacking:
-            raise InputError(
-                f"{name}: {graph.name} lacks {', '.join(lacking)}; bayes-asr graph --hotwords makes"
-                " a graph that has them"
-            )
+            there = {word.casefold(): word for word, label in words.items() if is_written[label]}
+            cased = [there[word.casefold()] for word in lacking if word.casefold() in there]
+            remedy = "bayes-asr graph --hotwords makes a graph that has them"
+            if cased:
+                remedy = f"it has {name_some(cased)}: write it so"
+            raise InputError(f"{name}: {graph.name} lacks {', '.join(lacking)}; {remedy}")
         phrases[tuple(words[word] for word in hotword.words)] = hotword.weight
     return replace(graph, hotwords=build_automaton(phrases, len(is_written)))

@@ -214,3 +214,5 @@ def test_words_that_no_arc_writes_are_named(kind: str) -> None:
     for phrase in ("unsaid",), ("said", "unsaid"), ("<eps>",):
         with pytest.raises(InputError, match=f"lacks {phrase[-1]};"):
             attach_hotwords(network, [Hotword(phrase)], words, "file")
+    with pytest.raises(InputError, match="lacks Said; it has said: "):
+        attach_hotwords(network, [Hotword(("Said",))], words, "file")
