@@ -138,7 +138,7 @@ for line in "${systems[@]}"; do
                 ${nproc:+--nproc "$nproc"} --out "$run" ${force:+--new}
         fi
 
-        # What the next stages read of dev and test, which may be mended when the network is trained.
+        # What the next stages read, which may be mended when the network is trained; settings of forward, then of decode.
         # shellcheck disable=SC2034  # features_$part is read
         features_dev=() features_test=() graph=() references=() settings=()
         ((stage > 6 || stop_stage < 4)) || learn features_dev=features-dev features_test=features-test graph=graph references=references \

@@ -99,7 +99,7 @@ described() {
     ((${#files[@]} == 0)) || "$program" "${files[@]}"
 }
 
-# without_processes STAMP: the stamp without `--nj N`, of which no result depends.
+# without_processes STAMP: the stamp without `--nj N`, on which no result depends.
 without_processes() {
     if [[ $1 =~ ^([^$'\n']*)' --nj '[0-9]+(.*)$ ]]; then
         echo "${BASH_REMATCH[1]}${BASH_REMATCH[2]}"
