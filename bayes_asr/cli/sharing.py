@@ -17,7 +17,7 @@ from bayes_asr.base.lock import alone_in
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Cluster, Mapper, Shard, ShardWrittenError
 from bayes_asr.cli.arguments import processes, share
-from bayes_asr.data.directories import locate_streams
+from bayes_asr.data.directories import OF_FEATURES, locate_streams
 from bayes_asr.kaldi_io.ark import Moves, read_scp
 from bayes_asr.kaldi_io.rxfilename import list_archives
 from bayes_asr.kaldi_io.side_files import COMBINATION, CONFIG
@@ -25,7 +25,7 @@ from bayes_asr.train.runs.combination import list_networks
 from bayes_asr.train.runs.configuration import read_configuration
 
 NOT_OF_RESULTS = {"words", "cmd", "nj", "jobs", "shard", "json"}
-DATA_DIR = ("feats.scp", "cmvn.scp", "utt2spk", "text", "frontend.json")
+DATA_DIR = (*OF_FEATURES, "text")
 PASSED_ON = re.compile("PYTHONPATH|OMP_NUM_THREADS|BAYES_ASR_.*")  # scripts may pass PATH alone
 
 

@@ -10,6 +10,8 @@ from bayes_asr.base.installed import recipe_script
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.inputs import DataConfig
 
+OF_FEATURES = ("feats.scp", "cmvn.scp", "utt2spk", "frontend.json")
+
 
 def locate(
     candidates: Sequence[str],

@@ -11,15 +11,14 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, real_path
 from bayes_asr.config.schema import Config, flatten
 from bayes_asr.data.corpus.references import list_tables
-from bayes_asr.data.directories import locate, locate_all, locate_streams
+from bayes_asr.data.directories import OF_FEATURES, locate, locate_all, locate_streams
 from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.evaluate.score.conventions import list_foldings
 from bayes_asr.evaluate.score.glm import find_glm
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 
-OF_FEATURES = ("feats.scp", "cmvn.scp", "utt2spk", "frontend.json")
-# of which the first say where files lie, which are looked at themselves
+# Log-likelihoods do not depend on these keys. The first say where files lie, which are stamped.
 NOT_OF_FORWARD = ("data.dir", "data.graph", "data.index", "data.moved", "decode.", "score.")
 
 
