@@ -48,6 +48,7 @@ from bayes_asr.kaldi_io.transition_model import Topology, TransitionModel, pdf_c
 from bayes_asr.kaldi_io.tree import read_tree, write_tree
 from bayes_asr.tasks.chain.denominator_fst import build_denominator_fst
 from bayes_asr.tasks.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
+from bayes_asr.tasks.chain.targets import FACTOR
 
 LM, GRAPH = "phone_lm.fst", "den.fst"
 WIDTH, CENTER = 2, 1
@@ -194,6 +195,7 @@ class ChainTree(PhaseRunner):
         with self.commit_phase():
             write_int_vectors(converted, self.out / ALIGNMENTS)
             write_lines([1], self.out / "num_jobs")
+            write_lines([self.options.frame_subsampling_factor], self.out / FACTOR)
 
     def make_graph(self, _: int) -> None:
         """Estimate the phone language model, and make the denominator graph of it."""

@@ -108,6 +108,7 @@ def test_alignments_are_of_the_same_phones_at_a_third_of_the_rate(made: Path) ->
     before, after = Alignments(made / "mono_ali"), Alignments(made / "out")
     old, new = (locate_transitions(x.model) for x in (before, after))
     assert len(after) >= 10
+    assert (made / "out/frame_subsampling_factor").read_text() == "3\n"
     for utt, tids in after.items():
         theirs = before.transition_ids(utt)
         assert len(tids) == -(-len(theirs) // 3)

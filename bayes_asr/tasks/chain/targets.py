@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, read_bytes
+from bayes_asr.base.files import is_there, read_bytes, read_text
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.progress import follow
 from bayes_asr.config.schema import Config
@@ -37,6 +37,7 @@ from bayes_asr.tasks.chain.task import CHAIN, XENT
 
 FILES = ("final.mdl", "tree", "den.fst")
 SAME_LANG = "make the tree of the same lang folder"
+FACTOR = "frame_subsampling_factor"  # the file is Kaldi's, too, but not in its trees
 
 
 @dataclass
@@ -72,8 +73,19 @@ def read_chain(config: Config) -> ChainFolder:
         graph = DenominatorGraph.of_fst(fst, model.num_pdfs)
     except InputError as error:
         raise InputError(f"{graph_path}: {error}") from None
+    _check_factor(directory / FACTOR, config.train.chain.frame_subsampling_factor)
     digest = content_hash(map(read_bytes, paths))
     return ChainFolder(directory, model, tree, graph, digest)
+
+
+def _check_factor(path: Path, factor: int) -> None:
+    """InputError where a tree says that it was grown at another rate of frames."""
+    if is_there(path) and (grown := read_text(path).strip()) != str(factor):
+        raise InputError(
+            f"{path}: the tree is of one of {grown[:40]} frames, but train.chain.{FACTOR} is"
+            f" {factor}; make a tree by bayes-asr gmm chain-tree --{FACTOR.replace('_', '-')}"
+            f" {factor}, or set that key to {grown[:40]}"
+        )
 
 
 class ChainSupervision:

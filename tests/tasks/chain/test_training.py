@@ -312,6 +312,10 @@ def change_graph(chain: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
 
 
+def thin_out(chain: Path) -> None:
+    (chain / "frame_subsampling_factor").write_text("1\n")
+
+
 def swap_phones(chain: Path) -> None:
     table = (chain / "phones.txt").read_text()
     assert "a 2\nb 3\n" in table
@@ -325,6 +329,7 @@ def swap_phones(chain: Path) -> None:
         (change_model, "tree: has 6 pdfs, but "),
         (change_tree, "den.fst: the denominator graph emits pdf 5, but the model has 2"),
         (change_graph, "den.fst: "),
+        (thin_out, "the tree is of one of 1 frames, but train.chain.frame_subsampling_factor is 3"),
         (swap_phones, "exp/chain/phones.txt: the id of a is 2, but 3 in "),
         (swap_phones, "exp/ali/phones.txt; make the tree of the same lang folder"),
     ],
