@@ -162,7 +162,12 @@ def unpacked(run: Path) -> Iterator[Path]:
                 f"{run}: no run directory, and no file of bayes-asr export --archive: {error}; give"
                 " the folder of the run, or such a file"
             ) from None
-        yield Path(directory)
+        try:
+            yield Path(directory)
+        except InputError as error:
+            # Whoever reads the message finds the archive there, and the folder no more.
+            error.args = (str(error).replace(directory, str(run)),)
+            raise
 
 
 def _extract(archive: zipfile.ZipFile, path: Path, directory: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.decode import packed
 from bayes_asr.decode.packed import unpacked
+from bayes_asr.train.runs.configuration import read_configuration
 
 
 def with_name(name: str, kind: int = 0) -> Callable[[Path], None]:
@@ -103,3 +104,13 @@ def test_archives_that_are_no_packed_runs_are_refused(
     assert str(caught.value).startswith(f"{archive}: ")
     assert {path.name for path in tmp_path.iterdir()} == {"run.zip", "temporary"}
     assert not any((tmp_path / "temporary").iterdir())
+
+
+def test_faults_within_an_archive_name_it_and_not_its_copy(tmp_path: Path) -> None:
+    archive = tmp_path / "run.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("config.yaml", "model: 1\n")
+    with pytest.raises(InputError) as caught, unpacked(archive) as run:
+        read_configuration(run)
+    assert str(caught.value).startswith(f"{archive}/config.yaml, line 1: ")
+    assert str(run) not in str(caught.value)
