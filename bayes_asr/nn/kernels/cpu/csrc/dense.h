@@ -36,7 +36,7 @@ class Dense {
       for (int64_t p = right_.panels() * stripe / stripes_;
            p < right_.panels() * (stripe + 1) / stripes_; ++p) {
         for (int64_t b = group; b < behind; ++b) {
-          Block(b, p, packed + (b - group) * kRows * packed_row_);
+          Block(b, p, packed + (b - group) * packed_block_);
         }
       }
     }
@@ -47,12 +47,11 @@ class Dense {
   static constexpr bool kAmx = Multiplier<Store>::kAmx;
   static constexpr int64_t kRows = Multiplier<Store>::kDenseRows;
   static constexpr int64_t kPart = 1728;  // words: panels of up to 216 KiB
-  // Blocks, of a column of AVX-512's or of tiles three cache lines.
-  static constexpr int64_t kGroup = kAmx ? 3 : 4 * Store::kPerWord;
+  // Blocks, which share what they read of the right side; of tiles three cache lines of a column.
+  static constexpr int64_t kGroup = kAmx ? 3 : 8;
   // Of the work for each thread, where there are as many panels; a left side that is packed is so
   // anew for each, so that it has fewer.
   static constexpr int64_t kShares = 16, kSharesToPack = 4;
-  static constexpr int64_t kGroupRows = kGroup * kRows;
   // Words; rows of an odd number of lines meet in many sets of the cache.
   static constexpr int64_t kLine = 16;
 
@@ -66,7 +65,8 @@ class Dense {
                                                    product.threads /
                                                    std::max<int64_t>(Groups(), 1))),
         packed_row_(kAmx ? (right_.words() / kLine | 1) * kLine : 1),
-        packed_word_(kAmx ? 1 : kGroupRows),
+        packed_word_(kAmx ? 1 : kRows),
+        packed_block_(PackedBlock(kRows * (kAmx ? packed_row_ : right_.words()))),
         packed_(Packs() ? product.threads * PackedWords() : 0, kUnset),
         team_(static_cast<int>(product.threads)) {}
 
@@ -100,15 +100,14 @@ class Dense {
            (first_ + k) * product_.left_column;
   }
 
-  // Stores of vectors go one beyond the rows of a group.
-  int64_t PackedWords() const {
-    return kAmx ? packed_row_ * kGroupRows : right_.words() * kGroupRows + LANES;
-  }
+  // Lines of cache; stores of vectors go one beyond the rows of a block.
+  static int64_t PackedBlock(int64_t words) { return (words + LANES + kLine - 1) / kLine * kLine; }
+  int64_t PackedWords() const { return kGroup * packed_block_; }
 
-  // The blocks of a group: words [words, kGroup, kRows], for AMX [kGroup, kRows, packed_row_].
+  // The blocks of a group, each of words [words, kRows], for AMX [kRows, packed_row_].
   void Pack(int64_t group, int64_t behind, uint32_t *to) const {
     if constexpr (kAmx) {
-      for (int64_t b = group; b < behind; ++b, to += kRows * packed_row_) {
+      for (int64_t b = group; b < behind; ++b, to += packed_block_) {
         if (ByColumns()) {
           PackColumns(b, to);
         } else {
@@ -116,10 +115,10 @@ class Dense {
         }
       }
     } else {
-      for (int64_t k = 0; k < right_.K(); k += Store::kPerWord, to += kGroupRows) {
+      for (int64_t k = 0; k < right_.K(); k += Store::kPerWord, to += kRows) {
         for (int64_t b = group; b < behind; ++b) {
           for (int64_t r = 0; r < kRows; r += LANES) {
-            StoreSome(to + (b - group) * kRows + r, WordOf(FirstOf(b) + r, k), LANES);
+            StoreSome(to + (b - group) * packed_block_ + r, WordOf(FirstOf(b) + r, k), LANES);
           }
         }
       }
@@ -214,8 +213,8 @@ class Dense {
   const int64_t first_;
   Packed<Store> right_;
   const int64_t blocks_, stripes_;
-  const int64_t packed_row_, packed_word_;  // words from one to the next
-  Buffer<uint32_t> packed_;                 // [threads, PackedWords()]
+  const int64_t packed_row_, packed_word_, packed_block_;  // words from one to the next
+  Buffer<uint32_t> packed_;                                // [threads, PackedWords()]
   std::atomic<int64_t> next_{0};
   Team team_;
 };

@@ -13,6 +13,8 @@ namespace {
 constexpr int kRows = ROWS;       // of a product of vectors, at most
 constexpr int kTile = kMaxGates;  // vectors of a panel, at most
 constexpr int kPair = 2;          // vectors that are read at a time
+constexpr int kNear = 4;          // rows that one pointer reaches
+constexpr int kAhead = 1024;      // words: a page, behind whose end the machine foresees nothing
 
 // A matrix of K rows: element (k, unit of gate g) is `k * row + g * gate + unit * column` numbers
 // behind the first, plus `set` for the weights of another direction.
@@ -159,18 +161,29 @@ struct Left {
 template <class Store, int R, int C>
 void MultiplyRows(const Left &left, const uint32_t *panel, Vec *sums, int sums_stride) {
   Vec sum[R][kPair] = {};
-  const char *rows = left.first;
   const int64_t row = left.row, word = left.word;
-  for (int64_t k = 0; k < left.words; ++k, rows += word, panel += kPair * LANES) {
+  // A pointer for a few rows each: one for all wants more registers than there are.
+  constexpr int kPointers = (R + kNear - 1) / kNear;
+  const char *some[kPointers];
+  for (int i = 0; i < kPointers; ++i) some[i] = left.first + i * kNear * row;
+  for (int64_t k = 0; k < left.words; ++k, panel += kPair * LANES) {
     Word columns[C];
 #pragma GCC unroll 2
-    for (int c = 0; c < C; ++c) __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
+    for (int c = 0; c < C; ++c) {
+      __builtin_memcpy(&columns[c], panel + c * LANES, sizeof(Word));
+      __builtin_prefetch(panel + c * LANES + kAhead);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       uint32_t a;
-      __builtin_memcpy(&a, rows + r * row, sizeof a);  // it may be a float
+      __builtin_memcpy(&a, some[r / kNear] + r % kNear * row, sizeof a);  // it may be a float
 #pragma GCC unroll 2
       for (int c = 0; c < C; ++c) sum[r][c] = Store::AddProduct(a, columns[c], sum[r][c]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kPointers; ++i) {
+      some[i] += word;
+      asm("" : "+r"(some[i]));  // or GCC makes them one
     }
   }
 #pragma GCC unroll 16
