@@ -29,10 +29,13 @@ def convert_networks(
         section: _read(networks[section], file)
         for section, file in _assign(networks, files).items()
     }
-    return {
+    states = {
         name: convert(origin, weights[origin.network.section.name])
         for name, origin in origins.items()
     }
+    for each in weights.values():
+        each.refuse_rest()
+    return states
 
 
 def _assign(networks: Mapping[str, Architecture], files: Sequence[Path]) -> dict[str, Path]:

@@ -4,19 +4,19 @@ import os
 import pickle
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there, open_to_read
 from bayes_asr.base.saved_tensors import read_saved
 
 NETWORK = "model_par"
 TYPES = (torch.float32, torch.float64, torch.float16, torch.int64)
-INPUT_NORMS = ("bn0", "ln0")
+INPUT_NORMS, LAYER_NORMS = ("bn0", "ln0"), ("bn", "ln")
 STACKED = re.compile(r"(?:lstm|gru|rnn)\.0\.((?:weight|bias)_[ih]h)_l(\d{1,4})((?:_reverse)?)")
 """A tensor of torch.nn.LSTM, GRU or RNN, which the cuDNN classes hold: all layers in one module."""
 
@@ -33,6 +33,7 @@ class Weights:
     path: Path
     layers: tuple[Mapping[str, Tensor], ...]
     inputs: Mapping[str, Tensor]
+    _taken: set[tuple[int, str] | str] = field(default_factory=set)
 
     def take(self, number: int, name: str) -> Tensor:
         """A tensor of a layer, counted from 0; InputError where it is missing."""
@@ -40,13 +41,33 @@ class Weights:
             raise InputError(
                 f"{self.path}: layer {number + 1} has no {name}; was the class another?"
             )
+        self._taken.add((number, name))
         return self.layers[number][name]
 
     def take_input(self, name: str) -> Tensor:
         """A tensor of the norm of the input; InputError where it is missing."""
         if name not in self.inputs:
             raise InputError(f"{self.path}: there is no {name}; was the class another?")
+        self._taken.add(name)
         return self.inputs[name]
+
+    def refuse_rest(self) -> None:
+        """InputError where nothing has taken a tensor, as of a gate or a bias of another class.
+
+        Norms of layers do not count: theirs makes them for all, used or not.
+        """
+        rest = [name for name in self.inputs if name not in self._taken]
+        rest += [
+            f"{name} of layer {number + 1}"
+            for number, layer in enumerate(self.layers)
+            for name in layer
+            if (number, name) not in self._taken and not name.startswith(LAYER_NORMS)
+        ]
+        if rest:
+            raise InputError(
+                f"{self.path}: has {name_some(rest)}, which the configuration does not explain; was"
+                " the class another, or a norm?"
+            )
 
 
 def check_there(path: Path) -> None:

@@ -182,6 +182,23 @@ def test_what_is_lacking_is_said(
     assert not (tmp_path / "run" / "best.pt").exists()
 
 
+@pytest.mark.parametrize("name", ["wr.1.weight", "wh.0.bias", "bn0.weight"])
+def test_tensors_that_the_configuration_does_not_explain_are_refused(
+    name: str, theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a gate, of a training without batch norm, of a norm of the input; each was left out."""
+    networks = shutil.copytree(theirs, tmp_path / "theirs")
+    file = Path(files(networks)[0])
+    state = torch.load(file)["model_par"]
+    norms = {"ln.0.gamma": torch.ones(4), "ln.0.beta": torch.zeros(4)}  # which theirs always has
+    save(file, {**state, **norms, name: torch.ones(4)})
+    assert main(["import-weights", *files(networks), str(tmp_path / "run")]) == 1
+    module, *layer, kind = name.split(".")
+    told = f"{module}.{kind}" + "".join(f" of layer {int(number) + 1}" for number in layer)
+    assert f"has {told}, which the configuration does not explain" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "best.pt").exists()
+
+
 def test_a_missing_file_is_said_before_what_would_lie_beside_it(
     theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
