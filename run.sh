@@ -50,12 +50,13 @@ recipe_folders=() prepare_options=() limits=()
 systems=() # of each the verb by which it recognises, its name, and its configuration where the recipe's is not all
 learn check recipe_folders=folders prepare_options=prepare-options limits=max-skipped systems=systems
 
-# A complete stage is known by the words of its command, so folders are spelled from the root.
+# A complete stage is known by the words of its command, so folders are spelled from the root, and in one way.
 recipe_dir=$recipe
 [[ $recipe == */* ]] || recipe_dir=$root/recipes/$recipe
 out=${out:-$root/exp/$(basename "$(realpath -s "$recipe_dir")")} # also of ./ and ../
 [[ $out == /* ]] || out=$PWD/$out
 [[ -z $kaldi_dir || $kaldi_dir == /* ]] || kaldi_dir=$PWD/$kaldi_dir
+out=$(realpath -ms "$out") kaldi_dir=${kaldi_dir:+$(realpath -ms "$kaldi_dir")}
 configuration=("$recipe_dir/config.yaml") # of all systems; stages 1 and 2 may add to it
 
 # Stages 0 to 2 end in alignments of Kaldi's experiment, of the recipe's prepare.py, of Kaldi's GMMs or ours, or of the
@@ -202,7 +203,7 @@ if [[ ${systems[*]} == *@(decode|classify|generate)$'\t'* ]] && ((stage <= 7 && 
     if [[ -n $experiment ]]; then
         told=$(ask compared --out="$out")
         mapfile -t compared <<<"$told"
-        report=${compared[-1]}
+        report=${told#*--out$'\n'} report=${report%%$'\n'*}
         [[ $alignments != gmm ]] || compared=("$out/gmm" "${compared[@]}")
     fi
     run_stage 7 report "$out" -- bayes-asr report "${compared[@]}"

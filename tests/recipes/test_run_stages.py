@@ -253,17 +253,25 @@ def test_gmms_are_compared_before_the_networks_of_an_experiment(checkout: Checko
         assert done.returncode == 0, done.stderr
         compared = [*gmms, f"{out}/gru", f"{out}/lstm", "--out", f"{out}/report_pair"]
         assert checkout.calls("bayes-asr")[-1] == ["report", *compared]
+    listed = "systems: {gru: , lstm: {model: {layers: 1}}}\nhypotheses: [x = gru < y = lstm]\n"
+    (checkout.folder / "conf/experiments/listed.yaml").write_text(listed)
+    done = checkout.run(*command[:-1], "listed", KALDI_ROOT="/kaldi")
+    assert "Open exp/gmm/report_listed/report.html in a browser" in done.stderr
 
 
 @pytest.mark.slow
 def test_folders_are_spelled_from_the_root_as_the_shell_does(checkout: Checkout) -> None:
-    """A link stays one, so that the same command finds its stages complete."""
+    """A link stays one, so that the same command finds its stages complete; so does another way to
+    spell the folder.
+    """
     (checkout.folder / "link").symlink_to(".")
-    command = "cd link && ../run.sh --recipe made --out ./a/ --stop-stage 0"
-    done = checkout.run("bash", "-euc", command.replace("../run.sh", "./run.sh"))
-    assert done.returncode == 0, done.stderr
-    (call,) = [call for call in checkout.calls("python") if call[0].endswith("prepare.py")]
-    assert call[1:] == ["--out", f"{checkout.folder}/link/./a/"]
+    command = 'cd link && ./run.sh --recipe made --out "$0" --stop-stage 6'
+    for number, out in enumerate(("./a/", "a", "../link/a", "./b/../a//")):
+        done = checkout.run("bash", "-euc", command, out)
+        assert done.returncode == 0, done.stderr
+        assert ("decode_dev: complete" in done.stdout) == (number > 0)
+    calls = [call for call in checkout.calls("python") if call[0].endswith("prepare.py")]
+    assert all(call[1:] == ["--out", f"{checkout.folder}/link/a"] for call in calls)
 
 
 @pytest.mark.slow
