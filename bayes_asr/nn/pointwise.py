@@ -82,8 +82,12 @@ class Dropout(Layer):
         """Return the numbers that are not dropped, scaled, and zeros [N, F]."""
         if keys_B is None:
             return x_NF
-        keys = keys_B if self.of == "utterances" else frame_keys(keys_B, frames)
-        shape = (1 if self.of == "frames" else self.outputs,)
-        # The scaled mask, which one column or one row may share.
-        mask = drop(x_NF.new_ones(len(keys), *shape), keys, 2 * self.number, self.dropout)
-        return x_NF * (mask[frames.sequence] if self.of == "utterances" else mask)
+        stream = 2 * self.number
+        if self.of == "units":
+            return drop(x_NF, frame_keys(keys_B, frames), stream, self.dropout)
+        # The scaled mask, which one column or one row share.
+        if self.of == "frames":
+            keys = frame_keys(keys_B, frames)
+            return x_NF * drop(x_NF.new_ones(len(keys), 1), keys, stream, self.dropout)
+        mask_BF = drop(x_NF.new_ones(len(keys_B), self.outputs), keys_B, stream, self.dropout)
+        return x_NF * mask_BF[frames.sequence]

@@ -1,5 +1,7 @@
 // Dropout masks, which dropout.py describes.
 
+#include <cstring>
+
 #include "kernels.h"
 
 namespace {
@@ -20,9 +22,13 @@ extern "C" {
 // first: position of the first number.
 void kernels_keep_mask(const uint64_t *keys, int64_t sequences, uint64_t first, int64_t size,
                        uint64_t least, float *mask) noexcept {
+  // By their bits, since GCC makes a branch of a bool that becomes a float, which nobody foresees.
+  constexpr uint32_t kOne = 0x3f800000;
   for (int64_t b = 0; b < sequences; ++b) {
-    for (int64_t i = 0; i < size; ++i) {
-      *mask++ = Mixed(keys[b] + kGolden * (first + i)) >> 40 >= least;
+    for (int64_t i = 0; i < size; ++i, ++mask) {
+      const uint32_t kept = Mixed(keys[b] + kGolden * (first + i)) >> 40 >= least;
+      const uint32_t bits = -kept & kOne;
+      std::memcpy(mask, &bits, sizeof bits);
     }
   }
 }
