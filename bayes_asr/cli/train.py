@@ -55,12 +55,8 @@ def run(args: argparse.Namespace) -> None:
             notes = (*describe_presets(files), *describe_changes(files))
             for line in notes if group.is_rank0() else ():
                 LOGGER.info("%s", line)
-            train(
-                config,
-                args.out,
-                new=args.new,
-                open_pipe=open_pipe if args.allow_pipes else None,
-            )
+            pipes = open_pipe if args.allow_pipes else None
+            train(config, args.out, new=args.new, open_pipe=pipes)
 
 
 def _arguments(args: argparse.Namespace) -> list[str]:

@@ -284,7 +284,7 @@ class Trainer:
             group.broadcast(lambda: self.run.save_unfinished(self.state.content()))
             raise StoppedError(
                 f"stopped by {Signals(number).name} in epoch {self.epoch};"
-                " everything is saved, and the same command, without --new, goes on from there",
+                " everything is saved, and the same command goes on from there, without --new",
                 number,
             )
 

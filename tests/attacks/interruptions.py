@@ -37,7 +37,7 @@ INTERRUPTIONS = (
         "143",
         (
             "`stopped by SIGTERM in epoch 3; everything is saved, and the same command goes on "
-            "from there`"
+            "from there, without --new`"
         ),
         "all, up to the last batch",
         ("train/test_signals.py::test_signal_saves_and_the_same_command_goes_on",),
@@ -94,6 +94,17 @@ INTERRUPTIONS = (
         (
             (
                 "base/processes/test_group.py::test_a_first_process_that_is_killed_while_others_wait_ends_them"
+            ),
+        ),
+    ),
+    Interruption(
+        "SIGKILL of what started several processes (with setpriv)",
+        "137 of `--nproc`; 143 of the others",
+        "`stopped by SIGTERM in epoch 3; ...`",
+        "all, up to the last batch",
+        (
+            (
+                "base/processes/test_group.py::test_started_processes_save_and_end_where_what_started_them_is_killed"
             ),
         ),
     ),

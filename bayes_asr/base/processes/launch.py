@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from shutil import which
 from signal import SIG_IGN, getsignal
 
 from torch.distributed.elastic.multiprocessing import SignalException
@@ -37,9 +38,12 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     )
     # What is ignored, as in background jobs of a script or by nohup, stays ignored.
     config.signals_to_handle = ",".join(n.name for n in SIGNALS if getsignal(n) is not SIG_IGN)
+    # Where this process is killed, Linux asks those that it started to end.
+    tied = ["setpriv", "--pdeathsig", "TERM"] if which("setpriv") else []
+    # -P: a file of the working directory is no module of ours.
+    program, *words = [*tied, sys.executable, "-P", "-m", "bayes_asr", *arguments]
     try:
-        # -P: a file of the working directory is no module of ours.
-        elastic_launch(config, sys.executable)("-P", "-m", "bayes_asr", *arguments)
+        elastic_launch(config, program)(*words)
     except ChildFailedError as error:
         status = error.get_first_failure()[1].exitcode
         # A negative status is a signal, which a shell reports as 128 and its number.

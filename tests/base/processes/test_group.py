@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -396,6 +397,23 @@ def test_started_process_that_is_killed_ends_all_with_its_status(trainings: Trai
         _, said = launcher.communicate()
     assert launcher.returncode == 128 + signal.SIGKILL, said
     assert "another process of this training was killed" in said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
+def test_started_processes_save_and_end_where_what_started_them_is_killed(
+    trainings: Trainings,
+) -> None:
+    run = trainings.folder / "orphans"
+    arguments = trainings.arguments("orphans", "train.epochs=1000000")
+    command = [sys.executable, "-m", "bayes_asr", *arguments, "--nproc", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as launcher:
+        while launcher.poll() is None and not (run / "history.jsonl").exists():
+            time.sleep(0.05)
+        launcher.kill()
+        _, said = launcher.communicate()  # which ends where no process has the pipe any more
+    assert "stopped by SIGTERM in epoch" in said
+    assert (run / "unfinished.pt").exists()
 
 
 @pytest.mark.slow
