@@ -41,9 +41,9 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
     # Where this process is killed, Linux asks those that it started to end.
     tied = ["setpriv", "--pdeathsig", "TERM"] if which("setpriv") else []
     # -P: a file of the working directory is no module of ours.
-    program, *words = [*tied, sys.executable, "-P", "-m", "bayes_asr", *arguments]
+    command = [*tied, sys.executable, "-P", "-m", "bayes_asr", *arguments]
     try:
-        elastic_launch(config, program)(*words)
+        elastic_launch(config, command[0])(*command[1:])
     except ChildFailedError as error:
         status = error.get_first_failure()[1].exitcode
         # A negative status is a signal, which a shell reports as 128 and its number.
