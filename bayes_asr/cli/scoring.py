@@ -56,5 +56,5 @@ def score_run(args: argparse.Namespace) -> None:
         else:
             for line in scores.lines():
                 print(line)
-        for warning in decoded.search_warnings():
+        for warning in (*decoded.reference_warnings(scores), *decoded.search_warnings()):
             LOGGER.warning("%s", warning)

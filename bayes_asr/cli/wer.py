@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, count_of, name_some, printable
+from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import whole
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
@@ -21,7 +21,7 @@ from bayes_asr.evaluate.score.nist import (
 from bayes_asr.evaluate.score.phones import PhoneMap, fold, read_phone_map, timit_map
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore
 from bayes_asr.evaluate.score.sweeps import Reference, read_values, score_utterances
-from bayes_asr.kaldi_io.marks import explain_differences, find_cased
+from bayes_asr.kaldi_io.marks import describe_unlike
 from bayes_asr.kaldi_io.text import read_text
 
 Count = Callable[[frozenset[str]], list[UtteranceScore]]
@@ -146,18 +146,8 @@ def _warn_of_spelling(args: argparse.Namespace, utterances: Sequence[UtteranceSc
         {token for tokens in texts for token in tokens}
         for texts in zip(*((utt.reference, utt.hypothesis) for utt in utterances), strict=True)
     ]
-    if differences := explain_differences(*sides):
-        LOGGER.warning(
-            "%s and %s: %s may look alike and count as errors: %s; write spaces and NFC, and"
-            " one character for what looks alike",
-            *(args.ref, args.hyp, count_of(len(differences), "word"), name_some(differences)),
-        )
-    if cased := find_cased(*sides):
-        differ = count_of(len(cased), "word differs", "words differ")
-        LOGGER.warning(
-            "%s and %s: %s by case or punctuation alone, which is an error: %s; write both alike",
-            *(args.ref, args.hyp, differ, name_some(cased)),
-        )
+    for remark in describe_unlike(*sides):
+        LOGGER.warning("%s and %s: %s", args.ref, args.hyp, remark)
 
 
 def _as_dict(score: Score, by: str | None) -> dict[str, object]:

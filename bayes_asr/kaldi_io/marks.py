@@ -5,9 +5,9 @@ formats and letters of other alphabets, so that two words look alike and are not
 """
 
 import unicodedata
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterator, Set
 
-from bayes_asr.base.errors import JOINERS
+from bayes_asr.base.errors import JOINERS, count_of, name_some
 
 CATEGORIES = ("Cc", "Cf", "Zl", "Zp", "Zs")  # Unicode's controls, formats and separators
 LOST = "\ufffd"  # what a conversion has in the place of a letter that it did not know
@@ -43,7 +43,11 @@ def take_dotless(word: str) -> str:
 
 def fold_case(word: str) -> str:
     """A word without case, composed (NFC), as those that are to be the same are compared."""
-    return unicodedata.normalize("NFC", undot(word.casefold()))
+    return _compose(undot(word.casefold()))
+
+
+def _compose(word: str) -> str:
+    return unicodedata.normalize("NFC", word)
 
 
 def split_letters(word: str) -> list[str]:
@@ -71,6 +75,28 @@ def _is_mark(character: str) -> bool:
     return character in BLANKS or (category in CATEGORIES and character not in JOINERS)
 
 
+def describe_unlike(reference: Set[str], hypothesis: Set[str]) -> Iterator[str]:
+    """Remarks on words of both sides that may be meant alike, and count as errors."""
+    if differences := explain_differences(reference, hypothesis):
+        yield (
+            f"{count_of(len(differences), 'word')} may look alike and count as errors:"
+            f" {name_some(differences)}; write spaces and NFC, and one character for what looks"
+            " alike"
+        )
+    composed = {_compose(word) for word in reference}  # another form alone is told above
+    if cased := [w for w in find_cased(reference, hypothesis) if _compose(w) not in composed]:
+        yield (
+            f"{count_of(len(cased), 'word differs', 'words differ')} by case or punctuation alone,"
+            f" which is an error: {name_some(cased)}; write both alike"
+        )
+
+
+def describe_misspelt(words: Set[str], vocabulary: Set[str]) -> Iterator[str]:
+    """Remarks on words that a vocabulary lacks, and has in another spelling."""
+    if lacking := words - vocabulary:
+        yield from describe_unlike(lacking, vocabulary)
+
+
 def explain_differences(reference: Set[str], hypothesis: Set[str]) -> list[str]:
     """Words of one side alone that may look like those of the other, and why they are not."""
     spelled = {_unify(word): word for word in reference - hypothesis}
@@ -79,10 +105,10 @@ def explain_differences(reference: Set[str], hypothesis: Set[str]) -> list[str]:
         if mark := find_mark(word):
             differences.append(f"{word} holds {mark}")
         elif word in hypothesis and (similar := spelled.get(_unify(word))):
-            nfc = {unicodedata.normalize("NFC", side) for side in (word, similar)}
             form = "is there in another Unicode form"
             looks = f"looks like {similar} of the reference, which has other characters"
-            differences.append(f"{word} {form if len(nfc) == 1 else looks}")
+            is_same = _compose(word) == _compose(similar)
+            differences.append(f"{word} {form if is_same else looks}")
     return differences
 
 
@@ -100,5 +126,5 @@ def find_cased(reference: Set[str], hypothesis: Set[str]) -> list[str]:
 
 
 def _fold(word: str) -> str:
-    """A word in lower case without punctuation at its ends; marks such as <unk> keep theirs."""
-    return undot(word.casefold()).strip(PUNCTUATION)
+    """A word without case and punctuation at its ends; marks such as <unk> keep theirs."""
+    return fold_case(word).strip(PUNCTUATION)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.kaldi_io.marks import explain_differences, find_mark
+from bayes_asr.kaldi_io.marks import describe_misspelt, explain_differences, find_cased, find_mark
 from bayes_asr.recipe.folder.spelling import refuse_misread
 
 
@@ -63,3 +63,15 @@ def test_text_that_was_read_as_latin_1_is_told_from_other_languages(tmp_path: Pa
     table.write_bytes(f"u0 a\nu1 {words}\n".encode().decode("cp1252").encode())
     with pytest.raises(InputError, match=r"line 2: .* is UTF-8 .* 4 of 4 words .* it has für"):
         refuse_misread(table)
+
+
+def test_words_of_another_case_are_found_in_either_form_of_unicode() -> None:
+    assert find_cased({"th\u00e9"}, {"The\u0301,", "the"}) == ["The\u0301,"]
+
+
+def test_words_that_a_vocabulary_has_as_they_are_need_no_remark() -> None:
+    """Sie and sie are two words of German."""
+    assert [*describe_misspelt({"sie"}, {"Sie", "sie"})] == []
+    (remark,) = describe_misspelt({"sie", "weg"}, {"Sie", "sie", "Weg"})
+    assert "1 word differs by case" in remark
+    assert ": Weg;" in remark

@@ -12,8 +12,7 @@ import pytest
 from bayes_asr.base.errors import InputError
 from bayes_asr.config.merge import load
 from bayes_asr.data.directories import locate
-from bayes_asr.evaluate.decoded.run import iter_scored_lines
-from bayes_asr.evaluate.score.glm import ENGLISH
+from bayes_asr.evaluate.score.glm import ENGLISH, iter_scored_lines
 from tests.support.ami_corpus import RECIPE, SETS, Turn, Wearer, wearers, write_annotations
 from tests.support.recipe_modules import loaded
 

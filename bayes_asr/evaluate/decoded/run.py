@@ -2,8 +2,8 @@
 against the references of its data.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -42,8 +42,9 @@ from bayes_asr.evaluate.score.conventions import (
     list_foldings,
 )
 from bayes_asr.evaluate.score.counts import ErrorCounts
-from bayes_asr.evaluate.score.glm import filter_words, find_glm, read_glm
+from bayes_asr.evaluate.score.glm import LOWER, find_glm, iter_scored_lines
 from bayes_asr.evaluate.score.hubscr import count_by_hubscr
+from bayes_asr.evaluate.score.nist import describe_alternatives
 from bayes_asr.evaluate.score.phones import PhoneMap, timit_map
 from bayes_asr.evaluate.score.run_scores import SETS, RunScores
 from bayes_asr.evaluate.score.scores import Score, UtteranceScore, write_scores
@@ -59,13 +60,12 @@ from bayes_asr.evaluate.score.sweeps import (
     find_hypotheses,
     score_sweeps,
 )
-from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.data_dir import read_texts
+from bayes_asr.kaldi_io.marks import describe_misspelt
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.kaldi_io.text import read_symbols, read_text, write_lines
 from bayes_asr.tasks.task import task_of
 
-NO_WORD = re.compile(r"<.*>|\[.*\]")
 Scorer = Literal["auto", "native", "nist"]
 
 
@@ -126,19 +126,6 @@ class Ctms(Mapping[Weights, Path]):
 
     def __len__(self) -> int:
         return len(self.weights)
-
-
-def iter_scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
-    """The lines of a CTM without `<unk>`, noises `[noise]`, and words that a rule deletes.
-
-    So does Kaldi's local/score_asclite.sh, as csrfilt leaves the confidence of a deleted word as a
-    word.
-    """
-    rules = read_glm(glm, "hyp")
-    for _, fields in iter_lines(ctm):
-        word = fields[4]
-        if not NO_WORD.fullmatch(word) and filter_words(word, rules):
-            yield " ".join(fields)
 
 
 def find_without_features(
@@ -241,7 +228,7 @@ class DecodedRun:
         """
         options = self.config.score
         timed, sweeps = dict[str, TimedSet](), dict[str, Sweep]()
-        conventions = choose_conventions(options.metric, options.conventions, self._read_vocabulary)
+        conventions = choose_conventions(options.metric, options.conventions, self._read_words)
         for name in self.sets:
             if options.glm:
                 timed[name] = TimedSet(self.path, name, self.config, 1 if mapper else nj, out)
@@ -327,9 +314,25 @@ class DecodedRun:
                 " is for the former; decode again for the latter"
             )
 
-    def _read_vocabulary(self) -> set[str]:
-        """The words of the decoding graphs."""
-        graphs = {find_graph_of(self.path / f"decode_{name}", self.config) for name in self.sets}
+    def reference_warnings(self, scores: RunScores) -> Iterator[str]:
+        """Say which words of references are never right, as the graph has them otherwise."""
+        if task_of(self.config).recogniser != "decode":
+            return
+        timed = bool(self.config.score.glm)
+        for name, (score, *_) in scores.sets.items():
+            if not timed:
+                texts = [at / self.config.score.text for at in find_references(self.config, name)]
+                yield from filter(None, map(describe_alternatives, texts))
+            reference = {word for utterance in score.utterances for word in utterance.reference}
+            with suppress(InputError, OSError):  # the graph may be gone
+                words = {w.translate(LOWER if timed else {}) for w in self._read_words(name)}
+                for remark in describe_misspelt(reference, words):
+                    yield f"{name}: references and graph: {remark}"
+
+    def _read_words(self, *names: str) -> set[str]:
+        """The words of the graphs that sets, by default all, were decoded with."""
+        folders = [self.path / f"decode_{name}" for name in names or self.sets]
+        graphs = {find_graph_of(folder, self.config) for folder in folders}
         return {word for graph in graphs for word in read_symbols(graph / "words.txt")}
 
     def _find_texts(self, name: str) -> TextSweep:

@@ -5,14 +5,14 @@ What SCTK's rfilter1 and csrfilt do to a line of words, rule by rule in the orde
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
-from bayes_asr.kaldi_io.binary import BLANKS, split_words
+from bayes_asr.kaldi_io.binary import BLANKS, iter_lines, split_words
 
 ENGLISH = Path(__file__).with_name("english.glm")
 """The project's own rules."""
@@ -22,6 +22,7 @@ _PURPOSE_FORMAT = {"ref": "stm", "hyp": "ctm"}
 _SECOND = re.compile(r"(\(\s+[^()\s]+\s+)([^()\s]+)", re.ASCII)
 _INSIDE = re.compile(r"(\()\s+|\s+(\))", re.ASCII)
 _APPLIES = re.compile(r';;\s+INPUT_DEPENDENT_APPLICATION\s*=\s*"([^"]*)"')
+_NO_WORD = re.compile(r"<.*>|\[.*\]")
 _SETTING = re.compile(r"""\*\s*(?P<key>\w+)\s*=?\s*["'](?P<value>[^"']*)["']""")
 
 
@@ -151,7 +152,7 @@ def _unwrap(part: str) -> str:
 
 
 _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
-_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def filter_words(text: str, glm: Glm | None) -> list[str]:
@@ -173,4 +174,17 @@ def filter_words(text: str, glm: Glm | None) -> list[str]:
     joined = _INSIDE.sub(lambda m: m[1] or m[2], spaced)
     # Where a rule deletes a word in parentheses, or makes it an alternation of such words.
     joined = re.sub(r"\(([{}/]?)\)", r"\1", joined)
-    return split_words(joined.translate(_LOWER))
+    return split_words(joined.translate(LOWER))
+
+
+def iter_scored_lines(ctm: Path, glm: Path) -> Iterator[str]:
+    """The lines of a CTM without `<unk>`, noises `[noise]`, and words that a rule deletes.
+
+    So does Kaldi's local/score_asclite.sh, as csrfilt leaves the confidence of a deleted word as a
+    word.
+    """
+    rules = read_glm(glm, "hyp")
+    for _, fields in iter_lines(ctm):
+        word = fields[4]
+        if not _NO_WORD.fullmatch(word) and filter_words(word, rules):
+            yield " ".join(fields)

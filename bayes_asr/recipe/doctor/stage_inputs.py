@@ -6,6 +6,7 @@ reads the rest of its data when it starts.
 
 import shutil
 from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from bayes_asr.evaluate.score.nist import read_stm
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.data_dir import read_texts
 from bayes_asr.kaldi_io.fst import read_fst
+from bayes_asr.kaldi_io.marks import describe_misspelt
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
@@ -217,6 +219,17 @@ def _check_references(config: Config, open_pipe: OpenPipe | None, _: Path) -> It
             message = describe_lacking(data, lacking, config.score.text)
             raise InputError(f"{message}; write what they say, or take these utterances out")
         yield Check(f"{name} reference", "ok", " and ".join(map(str, paths)))
+        if recogniser == "decode":
+            reference = {word for words in transcripts.values() for word in words}
+            yield from _check_spelling(f"{name} reference", reference, config)
+
+
+def _check_spelling(name: str, reference: set[str], config: Config) -> Iterator[Check]:
+    """Whether the graph has the words of a reference as they are spelled there."""
+    with suppress(InputError, OSError):  # the stage of decoding says so
+        words = locate(config.data.graph, config.data, "decoding graph") / "words.txt"
+        for remark in describe_misspelt(reference, read_symbols(words).keys()):
+            yield Check(name, "warning", f"{words}: {remark}")
 
 
 def _check_classes(config: Config, open_pipe: OpenPipe | None) -> Iterator[Check]:

@@ -125,6 +125,36 @@ def test_set_that_is_not_decoded_is_named(run: Path, capsys: pytest.CaptureFixtu
         run_score(run)
 
 
+@pytest.mark.parametrize(("said", "known"), [("AA", "aa"), ("s\u00edl", "si\u0301l")])
+def test_words_that_the_graph_spells_otherwise_are_announced(
+    run: Path, said: str, known: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are never right, and the rate alone would blame the network."""
+    write_table(run.parent / "data/dev/text", {"d1": f"sil {said} b sil", "d2": "sil k sil"})
+    load([run / "config.yaml"], ["data.graph=graph"]).save(run / "config.yaml")
+    run_score(run)
+    words = ["<eps>", "sil", "b", "k", "t", "aa", known]
+    for vocabulary in (words, [*words, said]):
+        write_table(
+            run.parent / "graph/words.txt",
+            {w: str(i) for i, w in enumerate(dict.fromkeys(vocabulary))},
+        )
+        caplog.clear()
+        run_score(run)
+        remarks = [record.getMessage() for record in caplog.records]
+        assert [known in remark for remark in remarks] == [True] * (said not in vocabulary)
+        assert all(remark.startswith("dev: references and graph: 1 word") for remark in remarks)
+
+
+def test_alternatives_of_sclite_in_references_are_announced(
+    run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_table(run.parent / "data/dev/text", {"d1": "sil { aa / b } sil", "d2": "sil k sil"})
+    run_score(run)
+    (remark,) = (record.getMessage() for record in caplog.records)
+    assert "dev/text, line 1: {, / and } are words here" in remark
+
+
 def test_failure_leaves_earlier_scores(run: Path) -> None:
     run_score(run)
     before = (run / "score_dev.json").read_bytes()

@@ -133,6 +133,19 @@ def test_references_of_several_directories_are_read_together(experiment: Path) -
     assert ask(experiment, both, until=6) == 1
 
 
+def test_words_that_the_graph_spells_otherwise_are_told_before_anything_is_trained(
+    experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (experiment / "exp/tri/graph/words.txt").write_text("<eps> 0\na 1\nno 2\nyes 3\n")
+    dev = experiment / "data/dev/text"
+    utterances = [line.split()[0] for line in dev.read_text().splitlines()]
+    for said, warned in (("yes no", False), ("YES no", True)):
+        dev.write_text("".join(f"{utt} {said}\n" for utt in utterances))
+        assert ask(experiment) == 0
+        warnings = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+        assert any("dev reference" in line and ": yes;" in line for line in warnings) == warned
+
+
 def test_scoring_by_time_needs_an_stm_and_rules(
     experiment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
