@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.align.spelling import learn_graphemes, spell
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.decode.graph.ngram import LN_10, UNSEEN_START, NgramModel
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.search.hotwords import Hotword
+from bayes_asr.kaldi_io.marks import find_cased
 
 Pronounce = Callable[[str], Pronunciation]
 """As `G2P.pronounce`."""
@@ -34,7 +35,14 @@ def add_words(
     if lacking := [word for word in words if word not in present]:
         further += _pronounce(lang, lacking, g2p)
     known = {entry.word for entry in lang.lexicon}
-    return lang.extend(further), [w for w in words if w not in known]
+    fresh = [word for word in words if word not in known]
+    if cased := find_cased({*fresh}, known):
+        LOGGER.warning(
+            "hotwords: the lexicon has %s, and gets words that differ from them by case, Unicode"
+            " form or punctuation alone; if the same is meant, write it so",
+            name_some(cased),
+        )
+    return lang.extend(further), fresh
 
 
 def _pronounce(lang: Lang, words: Sequence[str], g2p: Pronounce | None) -> list[Pronunciation]:

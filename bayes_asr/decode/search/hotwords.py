@@ -20,6 +20,7 @@ from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.search_graph import DecodingGraph, HotwordArcs
 from bayes_asr.kaldi_io.binary import iter_lines, split_words
 from bayes_asr.kaldi_io.byte_reader import parse_real
+from bayes_asr.kaldi_io.marks import find_cased
 
 WEIGHT = 3.0
 MOST = 100.0  # of a weight, in natural logarithms: more would only lose digits of other costs
@@ -172,8 +173,7 @@ def attach_hotwords(
     for hotword in hotwords:
         lacking = [word for word in hotword.words if not is_written[words.get(word, 0)]]
         if lacking:
-            there = {word.casefold(): word for word, label in words.items() if is_written[label]}
-            cased = [there[word.casefold()] for word in lacking if word.casefold() in there]
+            cased = find_cased({*lacking}, {word for word, n in words.items() if is_written[n]})
             remedy = "bayes-asr graph --hotwords makes a graph that has them"
             if cased:
                 remedy = f"it has {name_some(cased)}: write it so"

@@ -120,6 +120,16 @@ def test_verb_puts_new_hotwords_into_lexicon_and_model(
     assert {words["baa"], words["bab"]} <= {*read_fst(graph / "HCLG.fst").olabel.tolist()}
 
 
+def test_hotwords_that_the_lexicon_spells_otherwise_are_announced(
+    tiny_files: Mapping[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    hotwords = tiny_files["text"].parent / "hotwords"
+    hotwords.write_text("Ab /b a b/\nbaa /b a a/\n")
+    run_verb(*arguments(tiny_files), "--hotwords", hotwords)
+    (remark,) = (r.getMessage() for r in caplog.records if r.levelname == "WARNING")
+    assert remark.startswith("hotwords: the lexicon has ab, and gets words that differ")
+
+
 def test_new_words_are_as_probable_as_the_rarest_that_is_predicted() -> None:
     never = {("<s>",): -99 * 2.302585, ("<unk>",): -99 * 2.302585093}
     model = NgramModel(1, {**never, ("a",): -1.0, ("b",): -2.0, ("</s>",): -5.0}, {})
