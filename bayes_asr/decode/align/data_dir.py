@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from bayes_asr.data.corpus.labelled import Features
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd
 from bayes_asr.data.features.skipped import report_lacking, report_skipped
 from bayes_asr.data.sound.recordings import MAX_SKIPPED
-from bayes_asr.data.sound.spectrum import FRAME_SHIFT
+from bayes_asr.data.sound.spectrum import FRAME_LENGTH, FRAME_SHIFT
 from bayes_asr.decode.align.best_path import Alignment, AlignOptions, Result
 from bayes_asr.decode.align.pronouncer import Pronouncer, align_equal
 from bayes_asr.decode.align.spelling import open_transcripts
@@ -55,6 +55,7 @@ from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import write_transition_model
 from bayes_asr.kaldi_io.rxfilename import list_archives
+from bayes_asr.kaldi_io.segments import read_segments
 from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_lines, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.nn.frames import describe_stride
@@ -131,12 +132,10 @@ def align_run(
     """
     out = folders.out
     _refuse_foreign_files(out)
-    config = read_configuration(run)
-    model = task_of(config).locate_model()
+    model = task_of(read_configuration(run)).locate_model()
     if real_path(out) == real_path(model.parent):
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
-    limit = choose_limit(run, source.max_skipped)
-    network, limits = load(run), (limit, source.open_pipe, LIMIT)
+    network, limit = load(run), choose_limit(run, source.max_skipped)
     directories = find_streams(run, [network], source)
     directory = directories[FEATURES]
     words, pronouncer_files = open_transcripts(directory, transcripts, model)
@@ -146,8 +145,10 @@ def align_run(
             *(out, describe_stride(stride), run),
         )
     timed_files = _open_timed_files(folders, directory, transcripts.text, FRAME_SHIFT * stride)
+    _check_textgrids(timed_files.textgrids, directory.path / "segments", words)
     # Other processes get files and names: a pronouncer is read once in each.
     align = partial(align_item, pronouncer_files, options, choose_engine().name, stride)
+    limits = (limit, source.open_pipe, LIMIT)
     if mapper:
         features = open_streams(run, network, directories, *limits)
         results = share_log_likelihoods(
@@ -156,8 +157,8 @@ def align_run(
     else:
         loglikes = log_likelihoods(run, network, directories, *limits)
         results = map_utterances(align, ((u, (words.get(u), x)) for u, x in loglikes), nj)
-    timed = timed_files.collect(results)
     rates = timed_files.confidences  # complete when all results have passed
+    timed = timed_files.collect(results)
     summary = _write(timed, directory, pronouncer_files, out, limit, str(run), rates)
     timed_files.write_textgrids()  # in a folder of their own, so not before it is sure what stays
     return summary
@@ -176,6 +177,13 @@ def _open_timed_files(
         files = list_files(out, folders.textgrid, grids.recordings if grids else ())
         refuse_replacing(files, _iter_inputs(data.path, text))
     return TimedFiles(out, frame_shift, places, grids)
+
+
+def _check_textgrids(grids: TextGrids | None, segments: Path, utts: Container[str]) -> None:
+    """InputError where utterances would not go into one tier, before any is aligned."""
+    if grids:
+        places = read_segments(segments) if is_there(segments) else ()
+        grids.check({utt: end for utt, *_, end in places if utt in utts}, FRAME_LENGTH)
 
 
 def _iter_inputs(data: Path, text: Path | None) -> Iterator[Path]:

@@ -6,9 +6,10 @@ several speakers, each has a pair of tiers, `SPEAKER - words` and `SPEAKER - pho
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,6 +74,26 @@ def name_textgrid(recording: str) -> str:
     return f"{recording.replace('/', '_')}.TextGrid"
 
 
+def refuse_namesakes(recordings: Iterable[str]) -> None:
+    """InputError where two recordings would have a TextGrid of the same name."""
+    by_name: dict[str, str] = {}
+    for recording in recordings:
+        name = name_textgrid(recording)
+        if (namesake := by_name.setdefault(name, recording)) != recording:
+            raise InputError(f"{namesake} and {recording} would both be {name}; rename one")
+
+
+def refuse_overlaps(recording: str, utterances: Sequence[PlacedUtterance], overlap: float) -> None:
+    """InputError where two utterances of a speaker have `overlap` or more seconds in common."""
+    for earlier, later in pairwise(sorted(utterances, key=attrgetter("begin"))):
+        if round(earlier.end - later.begin, 6) >= overlap:
+            raise InputError(
+                f"{recording}: {later.utt} begins at {later.begin:.2f} s, before {earlier.utt}"
+                f" of the same speaker ends, at {earlier.end:.2f} s: a tier holds one of them;"
+                " give them different speakers in utt2spk, or leave --textgrid"
+            )
+
+
 @dataclass
 class TextGrids:
     """Writer of a TextGrid of each recording.
@@ -110,20 +131,32 @@ class TextGrids:
         utts = [utt for utt in self.speakers if self.places is None or utt in self.places]
         return sorted({find_place(utt, self.places).recording for utt in utts})
 
+    def check(self, ends: Mapping[str, float], frame_length: float) -> None:
+        """InputError where `finish` would refuse utterances that end so, whatever is aligned.
+
+        frame_length: the last frame may end so much before its utterance, in seconds.
+        """
+        refuse_namesakes(self.recordings)
+        by_tier: dict[tuple[str, str], list[PlacedUtterance]] = defaultdict(list)
+        for utt, end in ends.items():
+            place, speaker = find_place(utt, self.places), self.speakers.get(utt, utt)
+            placed = PlacedUtterance(utt, speaker, place.begin, end, {})
+            by_tier[place.recording, speaker].append(placed)
+        for (recording, _), utterances in by_tier.items():
+            refuse_overlaps(recording, utterances, frame_length + self.frame_shift)
+
     def finish(self) -> None:
         """Write the recordings of all utterances that were taken, or none of them.
 
         Those of which none was taken lose what an earlier call has written.
         """
-        by_name: dict[str, str] = {}
+        refuse_namesakes(self._recordings)
         with together(self.out):
             for recording, utterances in self._recordings.items():
-                name = name_textgrid(recording)
-                if (namesake := by_name.setdefault(name, recording)) != recording:
-                    raise InputError(f"{namesake} and {recording} would both be {name}; rename one")
-                ordered = sorted(utterances, key=lambda utterance: utterance.begin)
-                self._write(recording, ordered, self.out / name)
-            for name in {name_textgrid(recording) for recording in self.recordings} - {*by_name}:
+                ordered = sorted(utterances, key=attrgetter("begin"))
+                self._write(recording, ordered, self.out / name_textgrid(recording))
+            written = {*map(name_textgrid, self._recordings)}
+            for name in {*map(name_textgrid, self.recordings)} - written:
                 discard(self.out / name)
 
     def _seconds(self, frame: float, begin: float) -> float:
@@ -141,13 +174,7 @@ class TextGrids:
         A last frame that reaches into the next utterance, or behind the end of the recording, ends
         there; InputError for more of the first.
         """
-        for earlier, later in pairwise(utterances):
-            if round(earlier.end - later.begin, 6) >= self.frame_shift:
-                raise InputError(
-                    f"{recording}: {later.utt} begins at {later.begin:.2f} s, before {earlier.utt}"
-                    f" of the same speaker ends, at {earlier.end:.2f} s: a tier holds one of them;"
-                    " give them different speakers in utt2spk, or leave --textgrid"
-                )
+        refuse_overlaps(recording, utterances, self.frame_shift)
         limits = [*(later.begin for later in utterances[1:]), end]
         for utterance, limit in zip(utterances, limits, strict=True):
             yield {

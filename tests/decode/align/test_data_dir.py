@@ -332,6 +332,29 @@ def test_textgrids_end_with_their_recordings(
     assert ends == dict.fromkeys(["sw1"] if files else ["sw1-A", "sw1-B"], 100.0)
 
 
+@pytest.mark.parametrize(("gap", "code"), [(9.96, 1), (9.98, 0)])
+def test_utterances_that_overlap_are_refused_before_the_work(
+    gap: float,
+    code: int,
+    corpus: Path,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """But for what the window of a last frame may have in common with the next."""
+    pytest.importorskip("praatio")
+    data, ali = tmp_path / "data", tmp_path / "ali"
+    shutil.copytree(corpus / "data" / "dev", data)
+    utts = [*read_text(data / "text")]
+    rows = [f"{utt} rec {gap * i:.2f} {gap * i + 10:.2f}\n" for i, utt in enumerate(utts)]
+    (data / "segments").write_text("".join(rows))
+    (data / "utt2spk").write_text("".join(f"{utt} ann\n" for utt in utts))
+    given = [str(run), f"--data={data}", f"--lang={corpus / 'dict'}", f"--out={ali}"]
+    assert main(["align", *given, f"--textgrid={tmp_path / 'grids'}"]) == code
+    assert ali.exists() == (code == 0)
+    assert (f"rec: {utts[1]} begins at" in capsys.readouterr().err) == bool(code)
+
+
 def test_annotations_beside_data_and_sounds_stay(
     corpus: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
