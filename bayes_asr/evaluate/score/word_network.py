@@ -34,7 +34,8 @@ class WordNetwork:
     def append(self, token: str, optional: frozenset[str] = frozenset()) -> None:
         """Add a word, `(word)` if it may be missing, after all that may end the network."""
         marked = len(token) > 2 and token[0] == "(" and token[-1] == ")"
-        word = token[1:-1] if marked else token
+        # Under sclite a * behind a word is no part of it.
+        word = token[1:-1] if marked else token[:1] + token[1:].removesuffix("*")
         self.arcs.append(Arc(word, token, marked or word in optional, self.last))
         self.last = (len(self.arcs) - 1,)
 
@@ -72,12 +73,12 @@ def read_network(tokens: Sequence[str], optional: frozenset[str] = frozenset()) 
 def align_marked(
     ref: Sequence[str], hyp: Sequence[str], optional: frozenset[str] = frozenset()
 ) -> list[Edit]:
-    """Align tokens that may contain `(x)`, `{ a / b }` and fragments `a-`, with sclite's costs.
+    """Align tokens that may be `(x)`, `{ a / b }`, fragments `a-` and `a*`, with sclite's costs.
 
     A fragment is right if the other word begins (or, for `-a`, ends) with it, as under sclite's
     option -F. Null alternatives leave no trace in the alignment.
     """
-    if not any(set(token) & set("(){}@-") for side in (ref, hyp) for token in side):
+    if not any(set(token) & set("(){}@-*") for side in (ref, hyp) for token in side):
         return align(ref, hyp, "sclite", optional)
     return _align_networks(read_network(ref, optional), read_network(hyp))
 

@@ -95,7 +95,9 @@ def random_recordings(seed: int) -> tuple[str, str]:
     rng = random.Random(seed)
     rules = [r for found in read_glm(ENGLISH, "hyp").rules.values() for r in found]
     mapped = [r.source for r in rules if r.target.strip() and not r.source.startswith("%")]
-    plain = str.split("the a cat is on mat ok kick-off t. v. up-to-date hello- -ing it's don't")
+    plain = str.split(
+        "the a cat is on mat ok kick-off t. v. up-to-date hello- -ing it's don't cat* cat** *"
+    )
     stm = [f';; LABEL "{label}" "{label}" "{label}"' for label in "OFM"]
     ctm = []
     for channel in (f"rec{i} {side}" for i in range(4) for side in "AB"):

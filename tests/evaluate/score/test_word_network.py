@@ -96,6 +96,8 @@ def test_cheapest_pair_of_paths_is_found(ref: list[str], hyp: list[str]) -> None
         ("hello", "hel-", 0, 1),
         ("- a", "x a", 1, 2),
         ("(hel-)", "hello", 0, 1),
+        ("cat* * cat", "cat * cat*", 0, 3),
+        ("cat** (cat*)", "cat cat", 2, 2),
     ],
 )
 def test_marks(ref: str, hyp: str, errors: int, tokens: int) -> None:
