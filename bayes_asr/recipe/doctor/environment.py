@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from bayes_asr.base import shared_library
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import EXTRAS, find_missing
 from bayes_asr.base.programs import explain_failure, find_nist_program
@@ -20,11 +21,13 @@ from bayes_asr.decode.search.archive import DECODERS, choose_decoder
 from bayes_asr.gmm import compiled as gmm
 from bayes_asr.nn.kernels.cpu import library as recurrence
 from bayes_asr.recipe.doctor.check import LEAST_FREE, Check
+from bayes_asr.tasks.chain import compiled as chain
 
 LIBRARIES = (
     ("native decoder", decoder.LIBRARY, "decoding takes about 15 times as long"),
     ("native GMMs", gmm.LIBRARY, "GMMs take about 20 times as long"),
     ("native lattices", lattices.LIBRARY, "sums over lattices take about 5 times as long"),
+    ("native LF-MMI", chain.LIBRARY, "the denominator of LF-MMI takes about 20 times as long"),
 )
 COMPILERS = (os.environ.get("CXX", "c++"), "g++", "clang++")
 GMM_SCRIPTS = (  # of Kaldi's egs/wsj/s5: what local/kaldi_gmm.sh calls
@@ -80,9 +83,20 @@ def check_environment() -> list[Check]:
 def _check_library(name: str, library: SharedLibrary, cost: str, compiler: str) -> Check:
     """Whether what has a slower form in Python is compiled."""
     if library.usable:
-        return Check(name, "ok", "built")
+        return _check_age(name, library, "built")
     absence = _explain_absence(library.fault, compiler)
     return Check(name, "warning", f"{absence}: {cost}")
+
+
+def _check_age(name: str, library: SharedLibrary, description: str) -> Check:
+    """Whether a library is as old as its sources, where a checkout has them."""
+    folders = (library.file.parent / "csrc", Path(shared_library.__file__).parent / "csrc")
+    sources = sorted(path for folder in folders for path in folder.glob("*"))
+    built = library.file.stat().st_mtime
+    if newer := next((path for path in sources if path.stat().st_mtime > built), None):
+        remedy = "install again, or it lacks what has changed: pip install -e ."
+        return Check(name, "warning", f"{description}, but before {newer} changed: {remedy}")
+    return Check(name, "ok", description)
 
 
 def _check_recurrence(compiler: str) -> Check:
@@ -92,7 +106,8 @@ def _check_recurrence(compiler: str) -> Check:
     except InputError as error:
         return Check("recurrence", "error", str(error))
     if path != "torch":
-        return Check("recurrence", "ok", f"compiled, {path} of {', '.join(recurrence.paths())}")
+        description = f"compiled, {path} of {', '.join(recurrence.paths())}"
+        return _check_age("recurrence", recurrence.LIBRARY, description)
     if recurrence.LIBRARY.usable:
         return Check("recurrence", "ok", f"torch alone, as {recurrence.PATH_VARIABLE} says")
     absence = _explain_absence(recurrence.LIBRARY.fault, compiler)

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.openfst import Fst
 from bayes_asr.nn.kernels.cpu import library as recurrence
 from bayes_asr.recipe.doctor import environment, training_data
+from bayes_asr.tasks.chain import compiled as chain
 from bayes_asr.train import components
 from tests.cli.test_bad_input import (
     damaged_model,
@@ -91,7 +94,12 @@ def test_code_of_recurrences_is_named(
 @pytest.mark.parametrize(("there", "says"), [(False, "is not built"), (True, "does not load: ")])
 @pytest.mark.parametrize(
     ("native", "name"),
-    [(recurrence, "recurrence"), (decoder, "native decoder"), (lattices, "native lattices")],
+    [
+        (recurrence, "recurrence"),
+        (decoder, "native decoder"),
+        (lattices, "native lattices"),
+        (chain, "native LF-MMI"),
+    ],
 )
 def test_code_that_is_not_compiled_or_not_anew_is_said(
     native: ModuleType,
@@ -118,6 +126,27 @@ def test_code_that_is_not_compiled_or_not_anew_is_said(
     assert remedy in found.message
     assert ("no C++ compiler is here" in found.message) == (not compiler)
     assert found.message.endswith(" as long"), "what it costs"
+
+
+@pytest.mark.parametrize(("age", "state"), [(60, "ok"), (-60, "warning")])
+def test_library_that_is_older_than_its_sources_is_named(
+    age: float, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `git pull` without another installation."""
+    if not decoder.LIBRARY.usable:
+        pytest.skip("the C++ decoder is not built")
+    library, source = tmp_path / "decoder.so", tmp_path / "csrc" / "search.cpp"
+    shutil.copyfile(decoder.LIBRARY.file, library)
+    source.parent.mkdir()
+    source.touch()
+    now = time.time()
+    os.utime(library, (now, now + 1e6))  # newer than all that the checkout has
+    os.utime(source, (now, now + 1e6 - age))
+    rows = [("native decoder", replace(decoder.LIBRARY, file=library), "")]
+    monkeypatch.setattr(environment, "LIBRARIES", rows)
+    checks = {check.name: check for check in environment.check_environment()}
+    assert checks["native decoder"].state == state
+    assert (str(source) in checks["native decoder"].message) == (state == "warning")
 
 
 def test_programs_are_found_below_kaldi_root(
