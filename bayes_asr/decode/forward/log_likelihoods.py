@@ -228,12 +228,18 @@ class LogLikelihoods(nn.Module):
         return {next(iter(self.front_ends)): cmvn}
 
     def _check_features(self, name: str, features: Matrix) -> np.ndarray:
-        """Features as float32 [T, F]; ValueError for those of another shape."""
+        """Features as float32 [T, F]; ValueError for those of another shape, or not finite."""
         matrix = np.asarray(features, dtype=np.float32)
         width = self.front_ends[name].stored_size
         if matrix.ndim != 2 or matrix.shape[1] != width:
             shape = list(matrix.shape)
             raise ValueError(f"{name} are {shape}, but the network reads [T, {width}]")
+        strange = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+        if len(strange):
+            raise ValueError(
+                f"{name} are not finite in {len(strange)} of {len(matrix)} frames, first in frame"
+                f" {strange[0]}; correct or leave them out"
+            )
         return matrix
 
     def _inputs(self, matrix: np.ndarray) -> dict[str, Tensor]:

@@ -201,11 +201,13 @@ def test_a_lacking_stream_may_be_skipped(corpus: Path, run: Path, tmp_path: Path
 def test_python_says_which_streams_it_wants(run: Path) -> None:
     network, x = bayes_asr.load(run), np.zeros((7, 5), np.float32)
     other, stats = np.zeros((7, WIDTH), np.float32), {OTHER: cmvn_statistics([np.ones((9, WIDTH))])}
+    nan = np.where(np.arange(7)[:, None] == 4, np.float32(np.nan), other)
     for streams, message in (
         ({}, r"this network reads features, pitch: pass features, pitch too"),
         ({FEATURES: x}, r"pass pitch too, in a mapping or by name"),
         ({FEATURES: x, "pich": other}, r"there is no stream pich; did you mean pitch\??"),
         ({FEATURES: x, OTHER: x}, r"pitch are \[7, 5\], but the network reads \[T, 3\]"),
+        ({FEATURES: x, OTHER: nan}, r"pitch are not finite in 1 of 7 frames, first in frame 4"),
         ({FEATURES: x, OTHER: other[1:]}, r"pitch has 6 frames, which do not go with 7 of featu"),
     ):
         with pytest.raises(ValueError, match=message):
