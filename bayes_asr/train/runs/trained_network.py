@@ -72,8 +72,8 @@ class TrainedNetwork:
         main = self.model.outputs[0]
         if head != main and head not in self.other_log_priors:
             raise InputError(
-                f"in this run priors were kept of {main} alone: give --counts, a file of how"
-                f" often each of the labels of {head} occurs"
+                f"in this run priors were kept of {main} alone: give forward --counts, a file of"
+                f" how often each of the labels of {head} occurs"
             )
         return self.log_priors if head == main else self.other_log_priors[head]
 

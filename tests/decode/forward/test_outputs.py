@@ -268,7 +268,7 @@ def test_runs_of_before_lack_priors_of_other_heads(
     del content["other_log_priors"]
     checkpoint.save(tmp_path / "old/best.pt", content)
     assert forward(tmp_path / "old", tmp_path / "out", "--head=monophones") == 1
-    assert "priors were kept of pdfs alone: give --counts" in capsys.readouterr().err
+    assert "priors were kept of pdfs alone: give forward --counts" in capsys.readouterr().err
     for more in (["--kind=posteriors"], [f"--counts={tmp_path / 'counts'}"]):
         (tmp_path / "counts").write_text(" [ 1 1 2 ]\n")
         assert forward(tmp_path / "old", tmp_path / "out", "--head=monophones", *more) == 0
