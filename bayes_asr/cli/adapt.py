@@ -11,6 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, positive
+from bayes_asr.cli.combine import read_with_settings
 from bayes_asr.config.inputs import LabelledSetConfig
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.labelled import LabelledSet
@@ -20,7 +21,6 @@ from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import checkpoint
-from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.speaker_adaptation import adapt, check_adaptable
 
@@ -37,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=_alignments,
         metavar="SET=DIR",
-        help="alignments of train, dev or test, such as those of hypotheses; may be repeated",
+        help="alignments of train, dev or test, such as those of hypotheses; one of each",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a key of data, as in RUN"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="new run directory")
     parser.add_argument("--steps", type=positive, default=20, help="of Adam; default 20")
@@ -56,7 +59,9 @@ def run(args: argparse.Namespace) -> None:
     require_empty(args.out)
     network = read_network(args.run)
     check_adaptable(network.model)
-    config = read_configuration(args.run)
+    config = read_with_settings(args.run, args.set, ("data.",))
+    if len(names := [name for name, _ in args.ali]) > len({*names}):
+        raise InputError(f"--ali: one folder of each set, not of {', '.join(names)}")
     speakers: dict[str, Mapping[str, Tensor]] = dict(network.speakers)
     # Sets are adapted one by one; a speaker of two sets keeps the later parameters.
     for name, path in args.ali:

@@ -71,19 +71,25 @@ def run(args: argparse.Namespace) -> None:
     LOGGER.info("%d parameters of %d networks; written to %s", parameters, len(args.runs), args.out)
 
 
+def read_with_settings(run: Path, settings: Sequence[str], begins: tuple[str, ...]) -> Config:
+    """Read the configuration of a run with settings; InputError for a key that begins otherwise."""
+    config = read_configuration(run, settings)
+    for key in differences(read_configuration(run), config):
+        if not key.startswith(begins):
+            raise InputError(
+                f"--set {key}: the network is trained; what may be set begins with"
+                f" {', '.join(begins)}"
+            )
+    return config
+
+
 def _configure(run: Path, head: str | None, settings: Sequence[str]) -> Config:
     """The configuration of a run with what is set; InputError for what nothing here depends on.
 
     Where a head of other labels is decoded, their model is that of the graph, which must be named.
     """
-    previous, config = read_configuration(run), read_configuration(run, settings)
-    changed = differences(previous, config)
-    for key in changed:
-        if not key.startswith(CHANGEABLE):
-            raise InputError(
-                f"--set {key}: the networks are trained; what may be set begins with"
-                f" {', '.join(CHANGEABLE)}"
-            )
+    config = read_with_settings(run, settings, CHANGEABLE)
+    changed = differences(read_configuration(run), config)
     # A head of further labels is called LABELS.KIND; those of the alignments have no dot.
     labels = (head or "").rpartition(".")[0]
     if labels and "data.graph" not in changed:

@@ -1,5 +1,6 @@
 """Activations of each speaker: estimated, stored, applied and folded."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -123,6 +124,8 @@ def test_a_layer_is_that_of_the_speaker(adapted: Path, run: Path, tmp_path: Path
         (["fold", "OWN", "--speaker", "nobody"], "has no activations of nobody"),
         (["adapt", "SMALL", "--ali", "dev=ALI"], "have no parameters that a speaker could have"),
         (["adapt", "RUN", "--ali", "dev=nowhere"], "none of these exists"),
+        (["adapt", "RUN", "--ali", "dev=ALI", "--ali=dev=ALI"], "one folder of each set"),
+        (["adapt", "RUN", "--ali", "dev=ALI", "--set", "model.units=3"], "may be set begins with"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -141,6 +144,19 @@ def test_what_cannot_be_done_is_said(
     assert main([*given, "--out", str(tmp_path / "out")]) == 1
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_utterances_without_alignment_are_left_out_as_the_message_says(
+    run: Path, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *_ = made_up("dev", SETS["dev"])[1].items()
+    ali = tmp_path / "ali"
+    shutil.copytree(small_corpus / "exp" / "ali_dev", ali)
+    write_int_vectors([first], ali / "ali.1.gz")
+    given = ["adapt", str(run), f"--ali=dev={ali}", "--steps=1", f"--out={tmp_path / 'out'}"]
+    assert main(given) == 1
+    (advice,) = re.findall(r"skip them by (--set \S+)", capsys.readouterr().err)
+    assert main([*given, *advice.split()]) == 0
 
 
 def test_alignments_of_another_model_are_refused(

@@ -323,7 +323,7 @@ def test_frames_that_differ_are_named(
     ("options", "message"),
     [
         (["--weights", "1"], "1 weights for 2 runs; give one for each"),
-        (["--set", "model.units=3"], "--set model.units: the networks are trained"),
+        (["--set", "model.units=3"], "--set model.units: the network is trained"),
         (["--set", "decode.beem=3"], "decode.beam"),
     ],
 )
