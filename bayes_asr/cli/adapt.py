@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="alignments of train, dev or test, such as those of hypotheses; one of each",
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a key of data, other than in RUN"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of data, other than in RUN",
     )
     parser.add_argument("--out", required=True, type=Path, metavar="RUN", help="new run directory")
     parser.add_argument("--steps", type=positive, default=20, help="of Adam; default 20")
