@@ -44,6 +44,10 @@ def run_score(*argv: str | Path) -> None:
     score.run(parser.parse_args([str(arg) for arg in argv]))
 
 
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_score_files_and_lines(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_score(run)
     *lines, strict_end, forgiving_end = capsys.readouterr().out.splitlines()
@@ -141,7 +145,7 @@ def test_words_that_the_graph_spells_otherwise_are_announced(
         )
         caplog.clear()
         run_score(run)
-        remarks = [record.getMessage() for record in caplog.records]
+        remarks = warnings_of(caplog)
         assert [known in remark for remark in remarks] == [True] * (said not in vocabulary)
         assert all(remark.startswith("dev: references and graph: 1 word") for remark in remarks)
 
@@ -151,7 +155,7 @@ def test_alternatives_of_sclite_in_references_are_announced(
 ) -> None:
     write_table(run.parent / "data/dev/text", {"d1": "sil { aa / b } sil", "d2": "sil k sil"})
     run_score(run)
-    (remark,) = (record.getMessage() for record in caplog.records)
+    (remark,) = warnings_of(caplog)
     assert "dev/text, line 1: {, / and } are words here" in remark
 
 
