@@ -103,7 +103,9 @@ def number_utterance(score: Score, utterance: UtteranceScore) -> UtteranceScore:
 
 def forget_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """A member of the archive that depends on its content alone."""
-    return member.replace(mtime=0, uid=0, gid=0, uname="", gname="", deep=False)
+    member.mtime = member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
 
 
 def unpack(file: Path, out: Path, data: Path) -> int:
@@ -111,7 +113,8 @@ def unpack(file: Path, out: Path, data: Path) -> int:
     out.mkdir(parents=True, exist_ok=True)
     added = 0
     with TemporaryDirectory(dir=out) as folder, tarfile.open(file) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
+        archive.extractall(folder)  # noqa: S202 - by this filter
         for run in sorted(Path(folder).glob(RUNS)):
             target = out / run.relative_to(folder)
             if not target.exists():

@@ -1,7 +1,7 @@
 """What the AMI recipe reads: annotations, recordings, dictionaries, a Kaldi experiment."""
 
 import gzip
-import tarfile
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,8 +118,7 @@ def test_real_annotations_become_kaldis_lines(
     recipe: Callable[[str], ModuleType], shared_data: Path, golden: Path, tmp_path: Path
 ) -> None:
     archive = shared_data / "ami" / "ami_public_manual_1.6.2.tar.xz"
-    with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xf", archive, "-C", tmp_path], check=True)
     folder = recipe("nxt").find_annotations(tmp_path)
     lists = {name: (RECIPE / f"{name}_meetings.txt").read_text() for name in SETS}
     for name in ("dev", "eval"):
