@@ -2,11 +2,11 @@
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError, printable
+from bayes_asr.base.errors import InputError, name_some, printable
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import whole
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
     if not stm:
         for remark in filter(None, map(describe_alternatives, (args.ref, args.hyp))):
             LOGGER.warning("%s", remark)
-    _warn_of_spelling(args, scores[shown].utterances)
+    _warn_of_words(args, scores[shown].utterances)
     if args.json:
         print(json.dumps(_as_dict(scores[shown], args.by), indent=1))
         return
@@ -116,6 +116,7 @@ def _read_texts(args: argparse.Namespace) -> Count:
     )
     # Folding to None deletes a token.
     dropped = dict.fromkeys(args.drop or ())
+    _warn_of_absent("--drop", dropped, {t for ts in hypothesis.values() for t in ts}, args.hyp)
     hypothesis = {utterance: fold(tokens, dropped) for utterance, tokens in hypothesis.items()}
     speakers = read_values([args.utt2spk], reference) if args.utt2spk else {}
     return partial(
@@ -129,7 +130,9 @@ def _read_timed(args: argparse.Namespace) -> Count:
         _refuse_pipe(rules)
     ref_glm, hyp_glm = (read_glm(rules, "ref"), read_glm(rules, "hyp")) if rules else (None, None)
     dropped = {word.lower() for word in args.drop or ()}  # as words, whose case does not count
-    words = [word for word in read_ctm(args.hyp) if word.text.lower() not in dropped]
+    recognised = read_ctm(args.hyp)
+    _warn_of_absent("--drop", dropped, {word.text.lower() for word in recognised}, args.hyp)
+    words = [word for word in recognised if word.text.lower() not in dropped]
     segments, phone_map = read_stm(args.ref), _phone_map(args)
     return partial(score_segments, segments, words, args.hyp, ref_glm, hyp_glm, phone_map=phone_map)
 
@@ -140,14 +143,22 @@ def _refuse_pipe(path: Path) -> None:
         raise InputError(f"{path}: is a pipe, and this file is read more than once; write a file")
 
 
-def _warn_of_spelling(args: argparse.Namespace, utterances: Sequence[UtteranceScore]) -> None:
-    """Name words that count as errors and may be meant alike."""
+def _warn_of_words(args: argparse.Namespace, utterances: Sequence[UtteranceScore]) -> None:
+    """Name words that count as errors and may be meant alike, and those of --forgive to no end."""
     sides = [
         {token for tokens in texts for token in tokens}
         for texts in zip(*((utt.reference, utt.hypothesis) for utt in utterances), strict=True)
     ]
     for remark in describe_unlike(*sides):
         LOGGER.warning("%s and %s: %s", args.ref, args.hyp, remark)
+    _warn_of_absent("--forgive", args.forgive or (), sides[0], args.ref)
+
+
+def _warn_of_absent(option: str, words: Iterable[str], text: Collection[str], path: Path) -> None:
+    """Name words of an option that a text has nowhere, so that the option does nothing."""
+    if absent := name_some([word for word in words if word not in text]):
+        remark = "%s %s: not among the words of %s as they are scored; it changes nothing"
+        LOGGER.warning(remark, option, absent, path)
 
 
 def _as_dict(score: Score, by: str | None) -> dict[str, object]:

@@ -204,7 +204,7 @@ def test_words_of_an_stm_that_differ_by_case_are_announced_where_they_count(
     assert "1 word differs by case or punctuation alone, which is an error: élan" in caplog.text
 
 
-@pytest.mark.parametrize("phones", [[], ["--forgive", "sil"]])
+@pytest.mark.parametrize("phones", [[], ["--forgive", "c"]])
 def test_alternatives_of_sclite_in_a_text_are_announced(
     run_wer: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture, phones: list[str]
 ) -> None:
@@ -244,6 +244,21 @@ def test_stm_is_scored_by_time(run_wer: Callable[..., str], meeting: list[str]) 
 def test_dropped_words_do_not_count(run_wer: Callable[..., str], meeting: list[str]) -> None:
     dropped = run_wer(*meeting, "--glm", "english", "--drop", "<UNK>")
     assert dropped.startswith("%WER 25.00 [ 1 / 4, 0 ins, 1 del, 0 sub ]")
+
+
+def test_options_that_name_no_word_of_their_side_are_announced(
+    run_wer: Callable[..., str],
+    pair: list[str],
+    meeting: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run_wer(*pair, "--drop", "ae", "--drop", "SIL", "--forgive", "sil", "--forgive", "spn")
+    run_wer(*meeting, "--glm", "english", "--drop", "<UNK>", "--drop", "um", "--forgive", "hello")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"--drop SIL: not among the words of {pair[3]} as they are scored; it changes nothing",
+        f"--forgive spn: not among the words of {pair[1]} as they are scored; it changes nothing",
+        f"--drop um: not among the words of {meeting[3]} as they are scored; it changes nothing",
+    ]
 
 
 @pytest.mark.parametrize(
