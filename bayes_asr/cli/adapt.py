@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import key, positive
@@ -66,12 +66,15 @@ def run(args: argparse.Namespace) -> None:
     config = read_with_settings(args.run, args.set, ("data.",))
     if len(names := [name for name, _ in args.ali]) > len({*names}):
         raise InputError(f"--ali: one folder of each set, not of {', '.join(names)}")
-    speakers: dict[str, Mapping[str, Tensor]] = dict(network.speakers)
-    # Sets are adapted one by one; a speaker of two sets keeps the later parameters.
+    adapted: dict[str, Mapping[str, Tensor]] = {}
     for name, path in args.ali:
         data = open_set(_with_alignments(config, name, path), name)
         _check_fits(config, network, data)
-        speakers |= adapt(network, data, steps=args.steps, learning_rate=args.learning_rate)
+        of_set = adapt(network, data, steps=args.steps, learning_rate=args.learning_rate)
+        if twice := name_some(sorted(of_set.keys() & adapted)):
+            LOGGER.warning("%s: the activations adapted to it replace those of %s", name, twice)
+        adapted |= of_set
+    speakers = {**network.speakers, **adapted}
     with appearing(args.out):
         config.save(args.out / CONFIG)
         checkpoint.save(args.out / checkpoint.BEST, replace(network, speakers=speakers).content())

@@ -159,6 +159,18 @@ def test_utterances_without_alignment_are_left_out_as_the_message_says(
     assert main([*given, *advice.split()]) == 0
 
 
+def test_speakers_of_two_sets_are_named(
+    run: Path, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = (f"--ali={name}={small_corpus}/exp/ali_dev" for name in ("dev", "test"))
+    same = f"--set=data.test.features={small_corpus}/data/dev"
+    out = tmp_path / "out"
+    assert main(["adapt", str(run), *sets, same, "--steps=1", f"--out={out}"]) == 0
+    names = ", ".join(sorted(checkpoint.read(out / "best.pt")["speakers"]))
+    remark = f"test: the activations adapted to it replace those of {names}"
+    assert remark in capsys.readouterr().err.splitlines()
+
+
 def test_alignments_of_another_model_are_refused(
     run: Path, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
