@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
+from sys import intern
 
 import numpy as np
 
@@ -201,25 +202,25 @@ def read_arpa(path: Path) -> NgramModel:
     lines = iter_lines(Path(path))
     _skip_preface(lines, path)
     for number, fields in lines:
-        where = f"{path}, line {number}"
-        if fields[0].startswith("\\") and len(fields) == 1:
-            if fields[0] == "\\end\\":
-                break
-            order = _begin_section(fields[0], order, where)
-            if order not in announced:
-                raise InputError(f"{where}: {fields[0]}, but no 'ngram {order}=COUNT' above")
-        elif order == 0:
-            n, count = _parse_announcement(fields, where)
-            if n > MOST_BACKOFFS + 1:
-                raise InputError(f"{where}: n-grams of {n} words, {MOST_BACKOFFS + 1} at most")
-            announced[n] = count
-        elif order > 0:
-            ngram, log10, weight = _parse_entry(fields, order, where)
-            if ngram in log_prob:
-                raise InputError(f"{where}: the n-gram {' '.join(ngram)} is repeated")
-            log_prob[ngram] = log10 * LN_10
-            if weight:
-                backoff[ngram] = weight * LN_10
+        try:
+            if fields[0].startswith("\\") and len(fields) == 1:
+                if fields[0] == "\\end\\":
+                    break
+                order = _begin_section(fields[0], order)
+                if order not in announced:
+                    raise InputError(f"{fields[0]}, but no 'ngram {order}=COUNT' above")
+            elif order == 0:
+                n, count = _parse_announcement(fields)
+                announced[n] = count
+            else:
+                ngram, log10, weight = _parse_entry(fields, order)
+                if ngram in log_prob:
+                    raise InputError(f"the n-gram {' '.join(ngram)} is repeated")
+                log_prob[ngram] = log10 * LN_10
+                if weight:
+                    backoff[ngram] = weight * LN_10
+        except InputError as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
     else:
         raise InputError(f"{path}: no \\end\\ line: the ARPA file is truncated")
     if second := next((number for number, fields in lines if fields == ["\\data\\"]), 0):
@@ -243,42 +244,42 @@ def _skip_preface(lines: Iterable[tuple[int, list[str]]], path: Path) -> None:
     raise InputError(fault)
 
 
-def _begin_section(title: str, order: int, where: str) -> int:
+def _begin_section(title: str, order: int) -> int:
     due = f"\\{order + 1}-grams:"
     if title != due:
-        raise InputError(f"{where}: {title} where {due} is due")
+        raise InputError(f"{title} where {due} is due")
     return order + 1
 
 
-def _parse_announcement(fields: Sequence[str], where: str) -> tuple[int, int]:
+def _parse_announcement(fields: Sequence[str]) -> tuple[int, int]:
     n, _, count = "".join(fields[1:]).partition("=")
     if fields[0] != "ngram" or not (NUMBER.fullmatch(n) and NUMBER.fullmatch(count)):
-        raise InputError(f"{where}: not 'ngram ORDER=COUNT': {' '.join(fields)}")
+        raise InputError(f"not 'ngram ORDER=COUNT': {' '.join(fields)}")
+    if int(n) > MOST_BACKOFFS + 1:
+        raise InputError(f"n-grams of {n} words, {MOST_BACKOFFS + 1} at most")
     return int(n), int(count)
 
 
-def _parse_entry(fields: Sequence[str], order: int, where: str) -> tuple[Ngram, float, float]:
+def _parse_entry(fields: Sequence[str], order: int) -> tuple[Ngram, float, float]:
+    ngram = tuple(map(intern, fields[1 : order + 1]))  # a word has one string in all n-grams
     try:
-        if len(fields) not in (order + 1, order + 2):
+        log10, weight = parse_real(fields[0]), 0.0
+        if len(fields) > order + 1:
+            (weight,) = map(parse_real, fields[order + 1 :])
+        elif len(ngram) < order:
             raise ValueError
-        numbers = [parse_real(text) for text in (fields[0], *fields[order + 1 :])]
-        numbers = [UNSEEN_START if value == -math.inf else value for value in numbers]
     except ValueError as error:
         raise InputError(
-            f"{where}: not a log probability, {order} words and perhaps a backoff weight: "
-            f"{' '.join(fields)}"
+            f"not a log probability, {order} words and perhaps a backoff weight: {' '.join(fields)}"
         ) from error
-    if not all(abs(value) <= LARGEST for value in numbers) or numbers[0] > ROUNDING:
+    log10, weight = (UNSEEN_START if x == -math.inf else x for x in (log10, weight))
+    if not (-LARGEST <= log10 <= ROUNDING and abs(weight) <= LARGEST):
         raise InputError(
-            f"{where}: no log10 probability and backoff weight within {LARGEST}: {' '.join(fields)}"
+            f"no log10 probability and backoff weight within {LARGEST}: {' '.join(fields)}"
         )
-    if {EPSILON, BACKOFF} & {*fields[1:]}:
-        raise InputError(f"{where}: {BACKOFF} and {EPSILON} are no words: {' '.join(fields)}")
-    return (
-        tuple(fields[1 : order + 1]),
-        min(numbers[0], 0.0),
-        numbers[1] if len(numbers) == 2 else 0.0,
-    )
+    if EPSILON in ngram or BACKOFF in ngram:
+        raise InputError(f"{BACKOFF} and {EPSILON} are no words: {' '.join(fields)}")
+    return ngram, min(log10, 0.0), weight
 
 
 def build_grammar_fst(
