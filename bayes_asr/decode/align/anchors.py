@@ -8,6 +8,7 @@ of what is left, and so on.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, starmap
 
 import numpy as np
 
@@ -23,16 +24,21 @@ OF_GAP, MOST_OF_GAP = 0.1, 4.0  # cost of each word between two islands, in word
 
 @dataclass(frozen=True)
 class Island:
-    """Equal words: `length` of them from `text` on in the text, and from `sound` on."""
+    """Equal words: `length` of them from `text` on in the text, and from `sound` on.
+
+    shared: how many more there are beside it, of which another island has some too.
+    """
 
     text: int
     sound: int
     length: int
+    shared: int = 0
 
     @property
     def sure_words(self) -> range:
         """Its words in the text if they are so many that chance hardly has them in a row."""
-        return range(self.text, self.text + self.length * (self.length >= LEAST_SURE))
+        is_sure = self.length + self.shared >= LEAST_SURE
+        return range(self.text, self.text + self.length * is_sure)
 
 
 def find_passages(
@@ -40,16 +46,17 @@ def find_passages(
 ) -> list[list[Island]]:
     """Chains of islands, each in the order of both; no word is in two of them.
 
+    Words that two neighbours claim are left to neither: which of both is right the sound tells.
     text, sound: the words of the text, and those that were recognised; shortest: words that each
     chain but the first must match.
     """
     islands = _find_islands(text, sound)
     passages: list[list[Island]] = []
     while chain := _find_best_chain(islands):
-        matched = sum(island.length for island in chain)
+        matched = sum(island.length for island in chain) - sum(starmap(_overlap, pairwise(chain)))
         if matched < (shortest if passages else min(FIRST_CHAIN, shortest)):
             break
-        passages.append(chain)
+        passages.append(_leave_shared(chain))
         islands = [part for island in islands for part in _cut_matched(island, chain)]
     return passages
 
@@ -117,24 +124,26 @@ def _find_best_chain(islands: Sequence[Island]) -> list[Island]:
     while n >= 0:
         chain.append(ordered[n])
         n = int(previous[n])
-    return _drop_overlaps(chain[::-1])
+    return chain[::-1]
 
 
-def _drop_overlaps(chain: Sequence[Island]) -> list[Island]:
-    """The chain, each island without the words that one before it has."""
-    kept: list[Island] = []
-    for island in chain:
-        overlap = 0
-        if kept:
-            last = kept[-1]
-            overlap = max(
-                last.text + last.length - island.text, last.sound + last.length - island.sound, 0
-            )
-        if overlap < island.length:
-            kept.append(
-                Island(island.text + overlap, island.sound + overlap, island.length - overlap)
-            )
-    return kept
+def _leave_shared(chain: Sequence[Island]) -> list[Island]:
+    """The islands of a chain without the words that a neighbour has too."""
+    overlaps = [0, *starmap(_overlap, pairwise(chain)), 0]
+    return [
+        Island(island.text + head, island.sound + head, length, head + tail)
+        for island, (head, tail) in zip(chain, pairwise(overlaps), strict=True)
+        if (length := island.length - head - tail) > 0
+    ]
+
+
+def _overlap(island: Island, following: Island) -> int:
+    """How many words of the text or the sound are in both."""
+    return max(
+        island.text + island.length - following.text,
+        island.sound + island.length - following.sound,
+        0,
+    )
 
 
 def _cut_matched(island: Island, chain: Sequence[Island]) -> Iterator[Island]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayes_asr.decode.align.anchors import find_passages, is_repetitive
+from bayes_asr.decode.align.anchors import Island, find_passages, is_repetitive
 from bayes_asr.decode.align.placement import (
     MOST_AT_EDGE,
     SegmentGroup,
@@ -50,6 +50,14 @@ def test_moved_and_missing_passages_are_found(order: list[int], is_said: list[bo
         for i in range(island.length)
     }
     assert pairs == {(int(word[1:]), place) for place, word in enumerate(sound)}
+
+
+def test_words_that_two_islands_claim_are_anchors_of_neither() -> None:
+    (said_twice,) = find_passages([*"abcdefg"], [*"abcxbcdefg"])
+    assert said_twice == [Island(0, 0, 1, 2), Island(3, 6, 4, 2)]
+    assert [i for island in said_twice for i in island.sure_words] == [0, 3, 4, 5, 6]
+    (written_twice,) = find_passages([*"abcdxcdef"], [*"abcdef"])
+    assert written_twice == [Island(0, 0, 2, 2), Island(7, 4, 2, 2)]
 
 
 @pytest.mark.parametrize(("words", "vocabulary"), [(260, 3), (120, 2), (1000, 3)])
