@@ -46,7 +46,7 @@ ORDER = 4  # of the language model of the text, as Kaldi's make_biased_lms.py ha
 BREAK = 0.5  # seconds between two words in which something else may be said
 UNSAID = 0.1  # confidence below which words are none that one hears
 AGREED = 0.6  # confidence, where one looks once more, and text and sound lie anywhere
-LEAST_AGAIN = 2  # words in a row that are looked for once more
+LEAST_AGAIN = 2  # words in a row that are looked for, and found, once more
 LEAST_EXTRA = 1.0  # seconds of speech without text that are named
 
 ReadSegments = Callable[[Sequence[Span]], Iterator[RecordedSegment]]
@@ -102,6 +102,8 @@ class LongAligner:
     timing: TimeWords
     least: float = UNSAID
     """Confidence of a stretch of words that is taken for found."""
+    least_words: int = 1
+    """Words of such a stretch."""
 
     def align(
         self, name: str, lines: Sequence[Sequence[str]], spans: Sequence[Span], read: ReadSegments
@@ -120,7 +122,8 @@ class LongAligner:
         if not indices or not stretches:
             return matched
         runs = [[text[index] for index in run] for run in unsaid if len(run) >= LEAST_AGAIN]
-        again = replace(self, least=AGREED)._find(name, runs, stretches, read, LEAST_AGAIN)
+        strict = replace(self, least=AGREED, least_words=LEAST_AGAIN)
+        again = strict._find(name, runs, stretches, read, LEAST_AGAIN)
         LOGGER.info("%s: %d words are found by looking once more", name, len(again.words))
         words = {indices[place]: word for place, word in again.words.items()}
         phones = [*_leave_free(matched.phones, again.phones), *again.phones]
@@ -233,7 +236,7 @@ class LongAligner:
             except InputError as error:
                 LOGGER.warning("%s; its words are left out", error)
                 continue
-            if timed.confidence < self.least:
+            if timed.confidence < self.least or len(stretch) < self.least_words:
                 continue
             for word, label in zip(stretch, timed.words, strict=True):
                 words[candidates[word.index]] = _move(label, start, offsets)
