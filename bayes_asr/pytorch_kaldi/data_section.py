@@ -1,6 +1,7 @@
 """From sets, streams and labels of pytorch-kaldi to our sections `data`, `features`, `streams`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ Translated = dict[str, Any]
 
 
 def name_streams(experiment: Experiment) -> dict[str, str]:
-    """Our name of each stream that is read, by theirs: the first is `features`."""
+    """Our name of each stream that is read, by theirs: the first is `features`, and no other."""
     streams = experiment.sets[experiment.train[0]].streams
     sources = [
         operation.second for operation in experiment.operations if operation.kind == "compute"
@@ -27,7 +28,9 @@ def name_streams(experiment: Experiment) -> dict[str, str]:
         for name in (operation.first, operation.second)
     ]
     names = [name for name in streams if name in sources]
-    return {name: FEATURES if number == 0 else name for number, name in enumerate(names)}
+    free = next(name for n in count(2) if (name := f"{FEATURES}{n}") not in streams)
+    ours = {FEATURES: free, **dict.fromkeys(names[:1], FEATURES)}
+    return {name: ours.get(name, name) for name in names}
 
 
 def name_targets(experiment: Experiment, costs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -70,6 +70,14 @@ def test_every_part_is_carried_over(tmp_path: Path) -> None:
     }
 
 
+def test_a_second_stream_by_our_name_of_the_first_gets_another(tmp_path: Path) -> None:
+    found, _ = translated(tmp_path, ("fbank", "features"))
+    assert found["data"]["train"]["features"] == ["data/train"]
+    assert found["data"]["train"]["streams"] == {"features2": ["features/train"]}
+    assert [*found["streams"]] == ["features2"]
+    assert found["model"]["stack"][0]["reads"] == ["features", "features2"]
+
+
 def test_the_network_is_a_stack(tmp_path: Path) -> None:
     found, _ = translated(tmp_path)
     norm, first, second = found["model"]["stack"]
