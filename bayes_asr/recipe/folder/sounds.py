@@ -218,8 +218,9 @@ def describe_unheard(files: Collection[Path]) -> Iterator[str]:
     if unreadable:
         fault = next(iter(unreadable.values()))
         yield (
-            f"{len(unreadable)} of {len(files)} files cannot be read as sound, which leaves their"
-            f" utterances out: {name_some([*map(str, unreadable)])} ({fault})"
+            f"{len(unreadable)} of {len(files)} files cannot be read as sound, at which stage 1"
+            f" will stop: {name_some([*map(str, unreadable)])} ({fault}); replace them, or take"
+            " them out"
         )
     try:
         library = load_library()
