@@ -17,7 +17,8 @@ from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.decode.lattices.aligned import align_lattice
 from bayes_asr.decode.lattices.posteriors import Posteriors, compare_posteriors
 from bayes_asr.decode.lattices.reference import LatticeComparison
-from bayes_asr.kaldi_io.lattice_files import iter_lattices
+from bayes_asr.kaldi_io.byte_reader import check_name
+from bayes_asr.kaldi_io.lattice_files import check_lattice_jobs, iter_lattices
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import write_text
 
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print posteriors utterance by utterance, and say what they are in the mean."""
+    check_lattice_jobs(args.lattices)
     model = read_transition_model(args.model)
     references = Alignments(args.alignments) if args.alignments else None
     if references is not None:
@@ -92,8 +94,10 @@ def _compare_all(
     args: argparse.Namespace, references: Alignments | None, comparison: LatticeComparison
 ) -> Iterator[tuple[str, Posteriors]]:
     """Utterances and their posteriors; those without alignment are named and left out."""
+    names = set[str]()
     for path in args.lattices:
         for utt, lattice in iter_lattices(path):
+            check_name(utt, names, path)
             if references is not None and utt not in references:
                 LOGGER.warning("%s: no alignment in %s; it is left out", utt, args.alignments)
                 continue

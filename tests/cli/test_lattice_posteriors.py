@@ -1,5 +1,6 @@
 """bayes-asr lattice-posteriors against what Kaldi's programs print."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,20 @@ def test_what_is_there_stays_where_nothing_is_found(
     assert not likelihoods.exists()
     assert main([*words, f"--out={out}", f"--loglikes={out}"]) == 1
     assert "named by --loglikes and by --out; give each a file" in capfd.readouterr().err
+
+
+def test_lattices_are_each_utterance_once_and_of_all_jobs(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lattices = [tmp_path / "lat.1.gz", tmp_path / "lat.2.gz"]
+    shutil.copy(*lattices)
+    both = ["lattice-posteriors", "--lattices", *map(str, lattices), words[-1]]
+    assert main([*both, f"--out={tmp_path / 'post'}"]) == 1
+    assert f"{lattices[1]}: train0-0 is there a second time" in capfd.readouterr().err
+    assert not (tmp_path / "post").exists()
+    (tmp_path / "num_jobs").write_text("3\n")
+    assert main(both) == 1
+    assert "num_jobs says 3" in capfd.readouterr().err
 
 
 def test_shares_of_a_frame_add_up_to_one(
