@@ -138,7 +138,7 @@ def _leave_shared(chain: Sequence[Island]) -> list[Island]:
 
 
 def _overlap(island: Island, following: Island) -> int:
-    """How many words of the text or the sound are in both."""
+    """The number of words, of the text or of the sound, that both have."""
     return max(
         island.text + island.length - following.text,
         island.sound + island.length - following.sound,
