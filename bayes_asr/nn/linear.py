@@ -88,10 +88,7 @@ class _Product(torch.autograd.Function):
 
 
 def product(
-    a_NK: Tensor,
-    b_KM: Tensor,
-    bias_M: Tensor | None = None,
-    dtype: torch.dtype | None = None,
+    a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
     """Return a b + bias [N, M] of a type, without a gradient.
 

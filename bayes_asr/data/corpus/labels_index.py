@@ -8,12 +8,7 @@ import numpy as np
 
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, keeping, name_of, state_of
-from bayes_asr.data.targets.alignments import (
-    Alignments,
-    add_to_hash,
-    begin_hash,
-    iter_alignments,
-)
+from bayes_asr.data.targets.alignments import Alignments, add_to_hash, begin_hash, iter_alignments
 from bayes_asr.data.targets.labels import (
     IntegerLabels,
     LabelDigest,
