@@ -11,11 +11,12 @@ from torch import Tensor
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there
+from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import find
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.kaldi_io.side_files import COMBINATION, check_is_run
 from bayes_asr.nn.network import AcousticModel, build_network
-from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs import checkpoint, state
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,13 @@ def _pack_front_ends(front_ends: Mapping[str, FrontEnd]) -> dict[str, dict[str, 
 
 
 def read_network(run: Path) -> TrainedNetwork:
-    """The best network of a run; InputError where there is none, or it is not what it says."""
+    """The best network of a run; InputError where there is none, or it is not what it says.
+
+    A warning names a training that has not ended: later epochs may be better.
+    """
     check_is_run(run)
+    if (ended := state.read(run).get("state", "finished")) != "finished":
+        LOGGER.warning("%s: its training has not ended (%s): the best network so far", run, ended)
     if is_there(run / COMBINATION):
         raise InputError(
             f"{run}: combines the networks of other runs ({COMBINATION}); name one of these, or"

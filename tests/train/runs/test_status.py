@@ -23,6 +23,7 @@ from bayes_asr.config.merge import load
 from bayes_asr.kaldi_io import side_files
 from bayes_asr.train.runs import state
 from bayes_asr.train.runs.status import list_runs, read_status
+from bayes_asr.train.runs.trained_network import read_network
 from bayes_asr.train.start import train
 from tests.support.training_runs import (
     OPTIONS,
@@ -352,3 +353,16 @@ def test_every_new_key_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         assert "default" in capsys.readouterr().out
     with pytest.raises(InputError):
         load([], ["train.save_minutes=-1"])
+
+
+@pytest.mark.parametrize("ended", ["finished", "stopped", "failed", "running"])
+def test_a_network_of_a_training_that_has_not_ended_is_named(
+    small_run: Path, tmp_path: Path, messages: Any, ended: str
+) -> None:
+    for name in ("best.pt", "config.yaml"):
+        shutil.copy(small_run / name, tmp_path)
+    read_network(tmp_path)  # of which nothing says more, as of an adapted one
+    state.write(tmp_path, ended)
+    read_network(tmp_path)
+    said = f"{tmp_path}: its training has not ended ({ended})" in messages()
+    assert said == (ended != "finished")
