@@ -224,7 +224,7 @@ run_stage() {
 report_failure() {
     local what="failed with status $2"
     case $2 in
-        129 | 130 | 143) what="was interrupted (status $2); the same command goes on from there${force:+, without --force}" ;;
+        129 | 130 | 143) what="was interrupted (status $2); the same command goes on from there${force:+, without --force; what it has not reached stays}" ;;
     esac
     echo "Stage $1 $what; its log is $3" >&2
 }
