@@ -251,22 +251,6 @@ def check_settled(path: Path | str) -> None:
             ) from None
 
 
-def find_below(directory: Path, *names: str) -> list[Path]:
-    """The files of these names (with * for any part) at or below a folder, whole and in place."""
-    find_files(directory, "*")  # OSError where `os.walk` would pass over what is forbidden
-    paths = [
-        Path(place, name)
-        for place, folders, files in os.walk(directory)
-        for name in (*folders, *files)
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in (*names, REPLACED_BY))
-    ]
-    if stopped := [path for path in paths if path.name == REPLACED_BY]:
-        for path in stopped:
-            check_settled(path)
-        return find_below(directory, *names)
-    return sorted(path for path in paths if not any(map(LEFTOVER.fullmatch, path.parts)))
-
-
 def _find_place(path: Path) -> Path:
     """The path to write for a file that shall appear at `path`: there, or where its group waits."""
     if _group:

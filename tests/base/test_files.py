@@ -19,7 +19,6 @@ from bayes_asr.base.files import (
     HOST,
     REPLACED_BY,
     discard,
-    find_below,
     find_files,
     is_there,
     read_text,
@@ -27,6 +26,7 @@ from bayes_asr.base.files import (
     settle,
     together,
 )
+from bayes_asr.base.walk import find_below
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.lattice_files import write_lattices
@@ -277,6 +277,18 @@ def test_a_folder_that_goes_while_one_looks_below_is_passed_over(
 
     monkeypatch.setattr(os, "scandir", scan_too_late)
     assert find_below(tmp_path, "table") == [tmp_path / "a" / "table"]
+
+
+def test_files_below_links_are_found_once(tmp_path: Path) -> None:
+    """Seeds of which some lie on another disk, and links that lead in a circle."""
+    runs, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    for folder in (runs / "seed1", elsewhere / "seed2"):
+        write_group(folder, "table")
+    (runs / "seed2").symlink_to(elsewhere / "seed2")
+    (runs / "best").symlink_to("seed1")
+    (runs / "seed1" / "above").symlink_to(runs)
+    (runs / "gone").symlink_to("nowhere")
+    assert find_below(runs, "table") == [runs / "seed1" / "table", runs / "seed2" / "table"]
 
 
 def _write_to_a_full_disk(path: Path) -> None:

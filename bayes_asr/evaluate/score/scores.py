@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bayes_asr.base.errors import InputError, count_of, printable
-from bayes_asr.base.files import find_below, is_there, replacing
+from bayes_asr.base.files import is_there, replacing
 from bayes_asr.base.safe_pickle import loadable
+from bayes_asr.base.walk import find_below
 from bayes_asr.evaluate.score.counts import Costs, Edit, ErrorCounts, align, drop_unknown, tally
 from bayes_asr.evaluate.score.statistics import Marks, mark
 from bayes_asr.evaluate.score.word_network import align_marked

@@ -1,6 +1,5 @@
 """Sound files below a folder by the names that its text calls them, and what else lies there."""
 
-import os
 import re
 import shlex
 from collections import Counter
@@ -12,6 +11,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError, complaint, count_of, name_some, printable
 from bayes_asr.base.files import open_to_read
+from bayes_asr.base.walk import walk_once
 from bayes_asr.data.sound.audio import load_library, read_head
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.recipe.folder.spelling import compose
@@ -45,13 +45,7 @@ def find_files(corpus: Path) -> list[Path]:
     damaged files and often for root alone, is passed over, and so is what macOS puts beside files.
     """
     files: list[Path] = []
-    visited: set[str] = set()
-    for folder, subfolders, names in os.walk(corpus, followlinks=True, onerror=_raise_unless_gone):
-        # A link may lead back to where one is.
-        if os.path.realpath(folder) in visited:
-            subfolders.clear()
-            continue
-        visited.add(os.path.realpath(folder))
+    for folder, subfolders, names in walk_once(corpus, _raise_unless_gone):
         subfolders[:] = sorted(x for x in subfolders if not OF_DRIVES.fullmatch(x))
         files += (Path(folder, name) for name in names if not _is_of_macos(Path(folder, name)))
     return sorted(files)

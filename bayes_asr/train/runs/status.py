@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bayes_asr.base.errors import InputError, complaint, count_of, name_some
-from bayes_asr.base.files import find_below, is_there
+from bayes_asr.base.files import is_there
 from bayes_asr.base.lock import MARK, is_held
 from bayes_asr.base.log import LOGGER
+from bayes_asr.base.walk import find_below
 from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY, KINDS, read_history, take
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import state

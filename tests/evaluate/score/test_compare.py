@@ -4,6 +4,7 @@ import argparse
 import itertools
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -337,6 +338,22 @@ def test_a_run_beside_seeds_is_no_other_training(
     assert entry["a"]["rate"] == pytest.approx(np.mean([made(i, 0.3).counts.rate for i in (0, 1)]))
     (warning,) = caplog.messages
     assert str(tmp_path / "a" / copy) in warning
+
+
+def test_seeds_behind_links_are_runs_of_their_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], messages: Callable[[], str]
+) -> None:
+    """As where they lie on another disk; a link beside what it leads to is no other run."""
+    for seed, run in enumerate(("a/seed1", "elsewhere/seed2", "b")):
+        write_scores([made(seed, 0.3)], tmp_path / run / "score_test.json")
+    (tmp_path / "a/seed2").symlink_to(tmp_path / "elsewhere/seed2")
+    (tmp_path / "a/best").symlink_to("seed1")
+    run_compare(str(tmp_path / "a"), str(tmp_path / "b"), "--json", "--replicates", "100")
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["a"]["runs"] == 2
+    assert not messages()
+    run_compare(str(tmp_path / "a"), str(tmp_path / "elsewhere"), "--replicates", "100")
+    assert f"{tmp_path}/a/seed2: is a run of both sides" in messages()
 
 
 def test_seeds_without_scores_are_named_with_their_states(tmp_path: Path, messages: Any) -> None:
