@@ -11,7 +11,13 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.cli.arguments import seed, whole
 from bayes_asr.cli.groups import RunGroup, add_group_options, read_groups
 from bayes_asr.decode.forward.network_record import warn_of_another
-from bayes_asr.evaluate.score.pair_comparisons import Side, check_apart, compare_pairs, read_side
+from bayes_asr.evaluate.score.pair_comparisons import (
+    Side,
+    check_apart,
+    compare_pairs,
+    find_repeated,
+    read_side,
+)
 from bayes_asr.evaluate.score.unlike_runs import describe_unlike_seeds
 from bayes_asr.train.runs.status import warn_of_unscored
 
@@ -59,8 +65,12 @@ def run(args: argparse.Namespace) -> None:
     pairs = groups or _pair_runs(args)
     sides = [[read_side(*group, args.on) for group in pair] for pair in pairs]
     _warn_of_runs(list(chain.from_iterable(sides)), f"score_{args.on}.json")
-    for pair in sides if groups else ():
-        check_apart([run for side in pair for runs in side.folders for run in runs])
+    for pair in sides:
+        runs = [run for side in pair for runs in side.folders for run in runs]
+        if groups:
+            check_apart(runs)
+        elif repeated := find_repeated(runs):
+            LOGGER.warning("%s: is a run of both sides, so that tests say little", repeated)
     comparisons = compare_pairs(
         sides,
         args.replicates,
