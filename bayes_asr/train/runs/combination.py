@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError, nearest
-from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.files import is_there, real_path, replacing
 from bayes_asr.kaldi_io.side_files import COMBINATION, check, read_json, take
 
 WITHOUT_NETWORK = (
@@ -54,16 +54,22 @@ class Combination:
 
     def save(self, run: Path) -> None:
         """Write it into the directory `run`; paths of runs are relative to that."""
-        # Relative paths let a folder of runs be moved as a whole.
-        origin = os.path.abspath(run)
+        # Relative paths let a folder of runs be moved as a whole; `..` leads up from where it is.
+        origin = real_path(run)
         content = {
-            "networks": [os.path.relpath(os.path.abspath(path), origin) for path in self.runs],
+            "networks": [os.path.relpath(_find_place(path), origin) for path in self.runs],
             "weights": list(self.weights),
             "average": self.average,
             "head": self.head,
         }
         with replacing(run / COMBINATION) as temporary:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _find_place(run: Path) -> Path:
+    """The path of a run through no link but the last, which moves with the folder that it is in."""
+    path = Path(os.path.abspath(run))
+    return real_path(path.parent) / path.name
 
 
 def read_combination(run: Path) -> Combination | None:

@@ -354,6 +354,20 @@ def test_a_combination_has_no_network_of_its_own(
     assert "is not empty; choose another folder" in capsys.readouterr().err
 
 
+def test_a_combination_behind_a_link_finds_its_networks(corpus: Path, tmp_path: Path) -> None:
+    """`..` leads up from where the folder is, and not from the link that leads to it."""
+    (tmp_path / "disk/deep/er").mkdir(parents=True)
+    (tmp_path / "exp").symlink_to("disk/deep/er")
+    (tmp_path / "a").symlink_to(corpus / "a")
+    runs = [str(tmp_path / "a"), str(corpus / "b")]
+    out = tmp_path / "exp/avg"
+    assert main(["combine", *runs, f"--out={out}"]) == 0
+    found = read_combination(out)
+    assert found is not None
+    assert [run.samefile(corpus / run.name) for run in found.runs] == [True, True]
+    assert found.runs[0].is_symlink()  # it may lead elsewhere one day
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
