@@ -111,11 +111,16 @@ def _list_inputs(
     if not utt2spk:
         raise InputError(f"{speakers}: names no utterance; write each with its speaker")
     recordings = list_recordings(data_dir, sounds, len(utt2spk), max_skipped)
+    absent = dict.fromkeys(utt2spk)
     for recording, segments in recordings:
         sounds.check_is_there(recording)
         for utt in [segment[0] for segment in segments] or [recording]:
             if utt not in utt2spk:
                 raise InputError(f"{speakers}: lacks the utterance {utt}; add it")
+            absent.pop(utt, None)
+    if absent:
+        lacking = f"{len(absent)} of {len(utt2spk)} utterances: {name_some([*absent])}"
+        LOGGER.warning("%s: wav.scp and segments name no sound of %s", data_dir, lacking)
     return recordings
 
 

@@ -120,6 +120,9 @@ def test_utterances_without_features_are_named(
     (folder / "utt2spk").write_text("r-a s\nr-late s\nr-none s\nr-short s\n")
     with caplog.at_level(logging.WARNING, "bayes_asr"):
         write_features(folder, Analysis(), max_skipped=0.75)
+    assert (
+        f"{folder}: wav.scp and segments name no sound of 1 of 4 utterances: r-none" in caplog.text
+    )
     assert "3 of 4 utterances have too little sound" in caplog.text
     assert "r-late, r-none, r-short" in caplog.text
     assert read_data_dir(folder).feats.keys() == {"r-a"}
