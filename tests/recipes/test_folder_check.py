@@ -158,11 +158,14 @@ def test_what_may_not_be_meant_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     (corpus / "s0/t0.wav").write_bytes(b"")
     (corpus / "s0/t1.wav").unlink()
     (corpus / "s0/t1.wav").symlink_to("nowhere.wav")
+    cut = corpus / "s1/t0.wav"
+    cut.write_bytes(cut.read_bytes()[:-1000])
     assert prepare(corpus, tmp_path / "out") == 0
     remarks = capsys.readouterr().out
     assert f"{corpus}: not read: lexiconp.txt, lm.arpa.gz, segments (what is read is" in remarks
-    assert "2 of 18 files cannot be read as sound, at which stage 1 will stop: " in remarks
+    assert "3 of 18 files cannot be read as sound, at which stage 1 will stop: " in remarks
     assert f"{corpus / 's0/t0.wav'}" in remarks
+    assert f"{cut}" in remarks
     assert "17 of 19 words have no space within five or more letters of a language" in remarks
     assert "1 word is spelled by digits, such as 12; write numbers as they are" in remarks
 

@@ -13,6 +13,8 @@ from bayes_asr.base.errors import InputError, complaint, count_of, name_some, pr
 from bayes_asr.base.files import open_to_read
 from bayes_asr.base.walk import walk_once
 from bayes_asr.data.sound.audio import load_library, read_head
+from bayes_asr.data.sound.containers import check_complete
+from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.recipe.folder.spelling import compose
 
@@ -237,10 +239,11 @@ def describe_unheard(files: Collection[Path]) -> Iterator[str]:
 
 
 def _find_fault(file: Path) -> str:
-    """Why the first bytes of a file are not those of sound; empty where they are."""
+    """Why the bytes of a file are not those of sound, or too few; empty where they are."""
     try:
         with open_bytes(file) as source:
             read_head(source)
+            check_complete(FileBytes(source.file, source.size or 0), str(file))
     except (InputError, OSError) as error:
         return complaint(error).removeprefix(f"{file}: ")
     return ""
