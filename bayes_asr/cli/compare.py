@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     sides = [[read_side(*group, args.on) for group in pair] for pair in pairs]
     _warn_of_runs(list(chain.from_iterable(sides)), f"score_{args.on}.json")
     for pair in sides:
-        runs = [run for side in pair for runs in side.folders for run in runs]
+        runs = [run for side in pair for system in side.folders for run in system]
         if groups:
             check_apart(runs)
         elif repeated := find_repeated(runs):
