@@ -19,7 +19,7 @@ from bayes_asr.cli import compare as verb
 from bayes_asr.evaluate.report.runs import find_systems
 from bayes_asr.evaluate.score.comparison import compare
 from bayes_asr.evaluate.score.counts import ErrorCounts, tally
-from bayes_asr.evaluate.score.scores import Score, UtteranceScore, read_scores, write_scores
+from bayes_asr.evaluate.score.scores import Score, UtteranceScore, write_scores
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from bayes_asr.train.runs import state
 from tests.support.nist_oracles import read_trn
@@ -417,42 +417,3 @@ def test_extreme_options_are_refused(
 def test_least_options_work(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     run_compare(*runs, "--seed", "0", "--replicates", "100")
     assert "MAPSSWE" in capsys.readouterr().out
-
-
-KEYS = ("set", "metric", "convention", "optional", "costs", "lm_weight", "insertion_penalty")
-COUNTS = ("errors", "tokens", "substitutions", "insertions", "deletions", "rate")
-
-
-@pytest.mark.parametrize("key", [*KEYS, *COUNTS, "utterances"])
-@pytest.mark.parametrize("change", ["missing", {}, 1e400, [3], "\ud800"])
-def test_score_files_that_are_wrong_are_named_with_their_key(
-    key: str, change: object, runs: list[str]
-) -> None:
-    path = Path(runs[0]) / "score_test.json"
-    (entry,) = json.loads(path.read_text())
-    entry[key] = change
-    if change == "missing":
-        del entry[key]
-    path.write_text(json.dumps([entry]))
-    with pytest.raises(InputError, match=rf"score_test\.json: .*\b{key}\b.*; score the run again"):
-        read_scores(path)
-
-
-@pytest.mark.parametrize("key", ["utterance", "speaker", "reference", "hypothesis"])
-@pytest.mark.parametrize("change", [None, 3, ["a"], "\ud800"])
-def test_utterances_that_are_wrong_are_named_with_their_key(
-    key: str, change: object, runs: list[str]
-) -> None:
-    path = Path(runs[0]) / "score_test.json"
-    (entry,) = json.loads(path.read_text())
-    entry["utterances"][1][key] = change
-    path.write_text(json.dumps([entry]))
-    with pytest.raises(InputError, match=rf"score_test\.json: .*{key} is .*, not a text"):
-        read_scores(path)
-
-
-def test_convention_twice_is_refused(runs: list[str]) -> None:
-    path = Path(runs[0]) / "score_test.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) * 2))
-    with pytest.raises(InputError, match="it has a convention twice"):
-        read_scores(path)
