@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.files import read_text, real_path, replacing
+from bayes_asr.base.walk import walk_once
 from bayes_asr.config.merge import load_section
 from bayes_asr.recipe.stages.options import RecipeOptions
 from bayes_asr.recipe.stages.recipe import CONFIG, GMM_SETTINGS, Recipe
@@ -94,19 +95,11 @@ def has_changed(corpus: Path, prepared: int, out: Path) -> bool:
 
 def _changes(corpus: Path, out: Path) -> Iterator[int]:
     """Times of the last change of each folder and file, in nanoseconds; each folder once."""
-    # A loop of links, and `out` inside of the corpus, end here.
-    visited = {_identity(out)}
-    for directory, subdirectories, files in os.walk(corpus, followlinks=True):
-        if _identity(directory) in visited:
+    for directory, subdirectories, files in walk_once(corpus):
+        if os.path.samefile(directory, out):
             subdirectories.clear()
             continue
-        visited.add(_identity(directory))
         for path in (directory, *(os.path.join(directory, name) for name in files)):
             with suppress(OSError):  # such as a link that leads nowhere
                 # The time of change, unlike that of modification, is not set back by cp -p.
                 yield os.stat(path).st_ctime_ns
-
-
-def _identity(directory: str | Path) -> tuple[int, int]:
-    status = os.stat(directory)
-    return status.st_dev, status.st_ino
