@@ -63,34 +63,3 @@ data_checksum() {
     [[ ! -f data/$1/wav.scp ]] || source=wav.scp
     checksum "data/$1"/{text{,_words},utt2spk,segments,$source}
 }
-
-# list_sounds SET: name, size and time of each sound of a set. A line of wav.scp is a file, or a command with files among its
-# words. Links and backups renew the time of change, and GMMs would be trained anew for nothing: that of modification counts.
-list_sounds() {
-    sed 's/^[^[:space:]]*[[:space:]]*//; /|[[:space:]]*$/s/[[:space:]]/\n/g' "data/$1/wav.scp" | sed 's|^[^/]|./&|' | tr '\n' '\0' |
-        xargs -0 stat -L -c '%n %s %Y' 2>/dev/null || true
-}
-
-# forget_changed_sound SET STAMP: remove the stamp of its MFCC where a sound of the set is not that which was there when they
-# were computed: a corpus may have another file of the same name, whose time may be older.
-forget_changed_sound() {
-    local stamp=$2 known=${2%.done}.sounds now
-    [[ -f data/$1/wav.scp ]] || return 0
-    now=$(list_sounds "$1")
-    if [[ -f $stamp ]] && ! sounds_are_known "$now" "$known" "$stamp"; then
-        echo "data/$1: sounds have changed since the MFCC were computed"
-        rm "$stamp"
-    fi
-    mkdir -p "${known%/*}"
-    printf '%s\n' "$now" >"$known"
-}
-
-# sounds_are_known LISTED KNOWN STAMP: whether they are those of the file KNOWN; without it, as in older folders, whether none
-# is newer than the stamp.
-sounds_are_known() {
-    if [[ -f $2 ]]; then
-        [[ $1 == "$(<"$2")" ]]
-    else
-        awk -v "computed=$(stat -c %Y "$3")" '$NF > computed { exit 1 }' <<<"$1"
-    fi
-}

@@ -131,6 +131,40 @@ forget_other_tables() {
     done
 }
 
+# list_sounds WAV_SCP...: name, size and time of each sound of tables. A line is a file, or a command with files among its
+# words. Links and backups renew the time of change, and GMMs would be trained anew for nothing: that of modification counts.
+list_sounds() {
+    sed 's/^[^[:space:]]*[[:space:]]*//; /|[[:space:]]*$/s/[[:space:]]/\n/g' "$@" | sed 's|^[^/]|./&|' | tr '\n' '\0' |
+        xargs -0 stat -L -c '%n %s %Y' 2>/dev/null || true
+}
+
+# forget_changed_sounds STAMP FILE...: remove the stamp of what was made of FILEs where one is a wav.scp and a sound that it
+# names is not that which was there then: a corpus may have another file of the same name, whose time may be older.
+forget_changed_sounds() {
+    local stamp=$1 known=${1%.done}.sounds file tables=() now
+    for file in "${@:2}"; do
+        [[ ${file##*/} != wav.scp || ! -f $file ]] || tables+=("$file")
+    done
+    ((${#tables[@]})) || return 0
+    now=$(list_sounds "${tables[@]}")
+    if [[ -f $stamp ]] && ! sounds_are_known "$now" "$known" "$stamp"; then
+        echo "${tables[*]%/wav.scp}: sounds have changed since features were computed"
+        rm "$stamp"
+    fi
+    mkdir -p "${known%/*}"
+    printf '%s\n' "$now" >"$known"
+}
+
+# sounds_are_known LISTED KNOWN STAMP: whether they are those of the file KNOWN; without it, as in older folders, whether none
+# is newer than the stamp.
+sounds_are_known() {
+    if [[ -f $2 ]]; then
+        [[ $1 == "$(<"$2")" ]]
+    else
+        awk -v "computed=$(stat -c %Y "$3")" '$NF > computed { exit 1 }' <<<"$1"
+    fi
+}
+
 # contents COMMAND LINES...: the stamp of checksums, which says the same of a copy of $out.
 contents() {
     local text
@@ -196,6 +230,7 @@ run_stage() {
     ((first <= ${stop_stage:?} && last >= ${stage:?})) || return 0
     mkdir -p "${log%/*}"
     if ((${#inputs[@]} + ${#outputs[@]})); then
+        forget_changed_sounds "$done" "${inputs[@]}" "${outputs[@]}"
         if is_complete "$done" "${inputs[@]}" "${outputs[@]}" -- "$words"; then
             echo "$title: complete"
             return

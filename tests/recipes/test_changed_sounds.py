@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.places import ROOT
 
-SETTINGS = f"recipe={ROOT}/recipes/timit root={ROOT} out=. dim=40 nj=1"
-SCRIPT = f"{SETTINGS} && . {ROOT}/local/gmm_settings.sh && forget_changed_sound train log/mfcc.done"
+SCRIPT = f". {ROOT}/local/stages.sh && forget_changed_sounds log/mfcc.done data/train/wav.scp"
 COMPUTED = 1_700_000_000  # when the MFCC were
 
 
@@ -66,3 +65,23 @@ def test_another_sound_of_the_name_has_others(folder: Path, modified: int, conte
 def test_in_folders_without_a_list_the_time_tells(folder: Path) -> None:
     write_sound(folder / "two.wav", "sound", COMPUTED + 200)
     assert "data/train: sounds have changed" in forget(folder)
+
+
+def test_stage_that_reads_the_tables_is_repeated(folder: Path) -> None:
+    def repeated() -> bool:
+        script = (
+            f". {ROOT}/local/stages.sh; stage=0 stop_stage=7 force=; "
+            "run_stage 1 features . data/train/{segments,wav.scp} -- true"
+        )
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return "features: complete" not in done.stdout
+
+    assert (repeated(), repeated()) == (True, False)
+    write_sound(folder / "one.wav", "other", COMPUTED - 200)
+    assert (repeated(), repeated()) == (True, False)
