@@ -174,7 +174,8 @@ contents() {
 }
 
 # is_complete DONE FILE... -- COMMAND...: succeeds if the command and its files are what they were when DONE was written.
-# Times tell, as a file may stand for others that were made with it; but in a copy, where all are new, contents do.
+# Times tell, as a file may stand for others that were made with it; but in a copy, where all are new, and in a folder that
+# was renamed, contents do.
 is_complete() {
     local done=$1 sums=${1%.done}.sums files=() times present inode='' copied=''
     shift
@@ -186,10 +187,15 @@ is_complete() {
     [[ $(without_processes "$(<"$done")") != "$times" ]] || return 0
     [[ -f $sums ]] || return
     { read -r inode && copied=$(cat); } <"$sums" || return # empty where a disk was full
-    [[ $inode != "$(inode_of "$done")" ]] || return
+    [[ $inode != "$(inode_of "$done")" ]] || is_renamed "$(<"$done")" "$times" || return
     present=$(contents "${*:2}" "$(described cksum "${files[@]}")")
     [[ $(without_processes "$copied") == "$present" ]] || return
     write_stamps "$done" "$times" "$present"
+}
+
+# is_renamed STAMP TIMES: whether the stamp names no file of $out by the name that it has now.
+is_renamed() {
+    [[ -n ${out:-} && $1 != *"$out/"* && $2 == *"$out/"* ]]
 }
 
 # write_stamps DONE TIMES CONTENTS: write DONE and, beside it, by what a copy of it is known. DONE is as old as the

@@ -38,7 +38,8 @@ def test_corpus_that_has_changed_is_prepared_again(checkout: Checkout) -> None:
 
 @pytest.mark.slow
 def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> None:
-    """All of it is newer then, and named otherwise; in the folder itself, times count."""
+    """All of it is newer then, and named otherwise, as in a folder that was renamed; times count
+    in the folder itself."""
     command = ("./run.sh", "--recipe", "made", "--stage", "4", "--stop-stage", "6", "--out")
     folder = checkout.folder / "exp/made"
     (folder / "made/seed1").mkdir(parents=True)
@@ -51,8 +52,10 @@ def test_copy_of_a_folder_is_complete_by_its_contents(checkout: Checkout) -> Non
     assert (stages("exp/made"), stages("exp/made")) == (0, 5)
     copied = shutil.copytree(folder, checkout.folder / "exp/copied", copy_function=shutil.copy)
     assert stages("exp/copied") == 5
+    copied = copied.rename(checkout.folder / "exp/renamed")
+    assert (stages("exp/renamed"), stages("exp/renamed")) == (5, 5)
     (copied / "made/seed1/best.pt").write_text("another")
-    assert stages("exp/copied") == 0
+    assert stages("exp/renamed") == 0
     again = shutil.copytree(folder, checkout.folder / "exp/again", copy_function=shutil.copy)
     (again / "made/seed1/config.yaml").write_text("model: {layers: 4}")
     assert stages("exp/again") == 0
