@@ -5,6 +5,7 @@ Those that belong together appear together. What is not complete lies in a folde
 
 import errno
 import fcntl
+import filecmp
 import fnmatch
 import gzip
 import os
@@ -131,6 +132,21 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(target)
         if target != path:  # of a group that may have discarded it
             target.with_name(f"{path.name}{DISCARDED}").unlink(missing_ok=True)
+
+
+@contextmanager
+def updating(path: Path) -> Iterator[Path]:
+    """The same as `replacing`; where the file has this content already, it keeps its time.
+
+    Stages that read it stay complete then. Within `together`, where one file stands for others, its
+    time is new.
+    """
+    with replacing(path) as temporary:
+        yield temporary
+        with suppress(OSError):  # none is there, or none that can be read
+            if not _group and filecmp.cmp(temporary, path, shallow=False):
+                status = os.stat(path)
+                os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 @contextmanager

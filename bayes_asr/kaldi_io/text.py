@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, replacing
+from bayes_asr.base.files import is_there, updating
 from bayes_asr.kaldi_io.binary import iter_lines, read_pairs, refuse_repeated
 from bayes_asr.kaldi_io.byte_reader import SPARSE
 
@@ -95,10 +95,10 @@ def write_mapping(items: Iterable[tuple[str, str | int]], path: Path) -> int:
 
 
 def write_lines(lines: Iterable[object], path: Path) -> int:
-    """Write a text file, complete or not at all; returns how many lines."""
+    """Write a text file as `updating` does, complete or not at all; returns how many lines."""
     count = 0
     with (
-        replacing(Path(path)) as temporary,
+        updating(Path(path)) as temporary,
         temporary.open("w", encoding="utf-8", newline="\n") as file,
     ):
         for line in lines:

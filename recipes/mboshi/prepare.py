@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import real_path, replacing
+from bayes_asr.base.files import real_path, updating
 from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
@@ -192,7 +192,7 @@ def mend(sound: Path, mended: Path) -> Path:
     except (wave.Error, EOFError) as error:
         raise InputError(f"{sound}: not a RIFF file of sound ({error}); restore it") from None
     copy = mended.absolute() / sound.name
-    with replacing(copy) as temporary, wave.open(str(temporary), "wb") as file:
+    with updating(copy) as temporary, wave.open(str(temporary), "wb") as file:
         file.setparams(form)
         file.writeframes(samples)
     return copy

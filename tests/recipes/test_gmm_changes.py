@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bayes_asr.kaldi_io.text import write_lines
 from tests.support.gmm_stub import GmmExperiment
 
 
@@ -136,3 +137,24 @@ def test_scores_are_counted_anew_where_an_included_file_has_changed(
     assert (scored(), scored()) == (4, 0)
     included.write_text("score: {metric: wer}\n")
     assert (scored(), scored()) == (4, 0)
+
+
+@pytest.mark.slow
+def test_tables_that_are_prepared_again_with_the_same_lines_change_nothing(
+    experiment: GmmExperiment,
+) -> None:
+    """As where the corpus is given by another of its names, or a file came that nobody reads."""
+
+    def steps() -> int:
+        assert experiment.run("--nj", "2").endswith("status 0")
+        return len(experiment.calls())
+
+    assert steps() > 0
+    prepared = [p for p in experiment.out.glob("data/*/**/*") if p.suffix in ("", ".txt", ".arpa")]
+    tables = [path for path in prepared if path.is_file()]
+    assert {"text", "utt2spk", "lexicon.txt", "lm.arpa"} <= {path.name for path in tables}
+    for path in tables:
+        write_lines(path.read_text().splitlines(), path)
+    assert steps() == 0
+    write_lines(["train0 other words"], experiment.out / "data/train/text")
+    assert steps() > 0

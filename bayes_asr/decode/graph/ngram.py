@@ -15,7 +15,7 @@ import numpy as np
 
 from bayes_asr.base import elementary
 from bayes_asr.base.errors import InputError, name_some
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import updating
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.transducers import (
     BACKOFF,
@@ -170,11 +170,11 @@ def _count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> Counter[Ngr
 
 
 def write_arpa(model: NgramModel, path: Path) -> None:
-    """Write `model` in ARPA format (log10, six decimals)."""
+    """Write `model` in ARPA format (log10, six decimals), as `updating` does."""
     orders: list[list[Ngram]] = [[] for _ in range(model.order)]
     for ngram in {(START,), *model.log_prob}:
         orders[len(ngram) - 1].append(ngram)
-    with replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with updating(Path(path)) as temporary, temporary.open("w", encoding="utf-8") as file:
         print("\\data\\", file=file)
         for n, ngrams in enumerate(orders, 1):
             print(f"ngram {n}={len(ngrams)}", file=file)
