@@ -134,16 +134,19 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None, moves: Moves = ()
     """Read an scp: utterance -> rxfilename ("file.ark:123", "file.ark:123[0:99]").
 
     A relative file is looked for in the working directory, as Kaldi does, then beside the scp and
-    in each folder above it, among which is the root of its experiment. moves: the first whose
-    folder a name begins with is applied before that. Raises InputError for a repeated utterance, a
-    missing field, and for a pipe unless `open_pipe`, the function that would run it, is given.
+    in each folder above it, among which is the root of its experiment. An absolute one that is not
+    there is that beside the scp where it was in folders called alike, such as data/train. moves:
+    the first whose folder a name begins with is applied before that. Raises InputError for a
+    repeated utterance, a missing field, and for a pipe unless `open_pipe`, the function that would
+    run it, is given.
     """
     path = Path(path)
     table = read_pairs(path)
     if table is None or any(map(is_pipe, table.values())):
         table = _check_scp(path, open_pipe)
     # Millions of utterances lie in few archives: each file is looked for once.
-    resolved = {name: _find(name, path, moves) for name in list_files(table.values())}
+    here = os.path.abspath(path.parent)
+    resolved = {name: _find(name, path, here, moves) for name in list_files(table.values())}
     if all(name == path_now for name, path_now in resolved.items()):
         return table
     for utt, rxfilename in table.items():
@@ -261,17 +264,30 @@ def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
     return table
 
 
-def _find(name: str, scp: Path, moves: Moves) -> str:
-    """The path of a file that an scp names; its name where no such file is found."""
+def _find(name: str, scp: Path, here: str, moves: Moves) -> str:
+    """The path of a file that an scp in the folder `here` names; its name where none is found."""
     name = next(
         (target + name[len(begin) :] for begin, target in moves if _is_in(name, begin)), name
     )
-    if os.path.isabs(name) or os.path.exists(name):
+    if os.path.isabs(name):
+        return _find_moved(name, here)
+    if os.path.exists(name):
         return name
     # Beside the scp as it was named, then in each folder above it.
     directories = (scp.parent, *scp.parent.absolute().parents)
     above = (os.path.join(directory, name) for directory in directories)
     return next(filter(os.path.exists, above), name)
+
+
+def _find_moved(name: str, here: str) -> str:
+    """An absolute name, or the file of that name in `here` where a folder above has moved since."""
+    folder, file = os.path.split(name)
+    # Names of thousands of sounds need no more than the first comparison.
+    if os.path.basename(folder) != os.path.basename(here) or os.path.exists(name):
+        return name
+    beside = os.path.join(here, file)
+    is_same = Path(folder).parts[-2:] == Path(here).parts[-2:] and os.path.exists(beside)
+    return beside if is_same else name
 
 
 def _is_in(name: str, directory: str) -> bool:

@@ -147,6 +147,12 @@ def test_timit_from_our_gmms_is_safe_to_interrupt(
     log = (out / "log/gmm.log").read_text()
     assert log.count("gmm_mono: complete") == 2
     check_transcribed(out, out / "timit/seed1")
+    moved = out.rename(tmp_path / "moved")
+    options[options.index(out)] = moved
+    (moved / "timit/seed1/score_dev.json").unlink()
+    assert table(*options) == printed
+    assert (moved / "log/gmm.log").read_text().count("gmm_mono: complete") == 3
+    check_transcribed(moved, moved / "timit/seed1")
 
 
 def check_transcribed(out: Path, run: Path) -> None:

@@ -50,6 +50,30 @@ def test_relative_paths_are_kaldis_then_the_scps_folder(
     assert dict(iter_matrices(data / "feats.scp"))["u"].tolist() == [[1, 1], [1, 1]]
 
 
+@pytest.mark.parametrize("folder", ["data/train", "data-fmllr-tri3/train"])
+def test_archive_is_found_beside_its_table_when_the_folders_above_have_moved(
+    tmp_path: Path, folder: str
+) -> None:
+    """Where another name is of another folder, the table is as it was."""
+    before, now = tmp_path / "before", tmp_path / "now"
+    data = before / "data/train"
+    data.mkdir(parents=True)
+    write_matrices([("u", MATRIX)], data / "feats.ark", data / "feats.scp")
+    lines = (data / "feats.scp").read_text()
+    assert str(data) in lines
+    before.rename(now)
+    (now / "data").rename(now / Path(folder).parent)
+    found = read_scp(now / folder / "feats.scp")
+    if folder == "data/train":
+        assert np.array_equal(dict(iter_matrices(now / folder / "feats.scp"))["u"], MATRIX)
+        data.mkdir(parents=True)
+        write_matrices([("u", MATRIX + 1)], data / "feats.ark")
+        found = read_scp(now / folder / "feats.scp")
+        assert found["u"].startswith(str(data)), "what is there is taken"
+    else:
+        assert found == {"u": lines.split()[1]}
+
+
 def test_digits_alone_are_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list_archives(["17", "17:2", "a:17"]) == [Path("17"), Path("a")]
     data, work = tmp_path / "data", tmp_path / "work"
