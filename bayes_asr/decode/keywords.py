@@ -60,11 +60,11 @@ class KeywordIndex:
 
     def find(self, phrase: Sequence[int]) -> list[Hit]:
         """The places of a phrase of word-ids, by utterance, likeliest first within it."""
-        *earlier, last = phrase
-        first = np.flatnonzero(self.word == last)
-        end, posterior = self.end[first], self.visits[first] * self.share[first]
+        *earlier, final = phrase
+        first = last = np.flatnonzero(self.word == final)
+        posterior = self.visits[first] * self.share[first]
         for word in reversed(earlier):
-            passed: tuple[np.ndarray, ...] = (first, end, posterior)
+            passed: tuple[np.ndarray, ...] = (first, last, posterior)
             columns = []
             # Arcs without a word may lie between two words, several in a row.
             while len(passed[0]):
@@ -72,14 +72,64 @@ class KeywordIndex:
                 columns.append(self._choose(word, *entering))
                 passed = self._choose(NO_WORD, *entering)
             if columns:
-                first, end, posterior = map(np.concatenate, zip(*columns, strict=True))
+                first, last, posterior = map(np.concatenate, zip(*columns, strict=True))
         order = np.argsort(self.owner[first], kind="stable")
         owners, begins = np.unique(self.owner[first][order], return_index=True)
         hits = []
         for owner, rows in zip(owners, np.split(order, begins)[1:], strict=True):
-            spans = (self.begin[first[rows]], end[rows], posterior[rows])
-            hits += [Hit(str(self.utterances[owner]), *place) for place in merge_overlaps(*spans)]
+            places = self._merge_overlaps(first[rows], last[rows], posterior[rows])
+            found = [Hit(str(self.utterances[owner]), *place) for place in places]
+            hits += sorted(found, key=lambda hit: -hit.posterior)
         return hits
+
+    def _merge_overlaps(
+        self, first: np.ndarray, last: np.ndarray, posterior: np.ndarray
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield begin, end and posterior of the places of a phrase, arcs `first` to `last` [N].
+
+        Those that share a frame are one place, with the times of the likeliest of them. No path has
+        two of these, unless the phrase overlaps itself, so that the sum is the posterior that one
+        is said. Where one can follow the other they are two places: the times of an arc are those
+        of its own best path, and may reach into those of its neighbours.
+        """
+        begin, end = self.begin[first], self.end[last]
+        stop = np.maximum(end, begin + 1)  # a word without a frame has one here
+        left = np.argsort(-posterior, kind="stable")
+        while len(left):
+            change = np.zeros(int(stop[left].max()) + 1)
+            np.add.at(change, begin[left], posterior[left])
+            np.subtract.at(change, stop[left], posterior[left])
+            peak = int(change.cumsum().argmax())
+            chosen: list[int] = []
+            for place in left[(begin[left] <= peak) & (peak < stop[left])].tolist():
+                here = first[place], last[place]
+                if not any(self._are_in_turn(here, (first[i], last[i])) for i in chosen):
+                    chosen.append(place)
+            best = chosen[0]
+            yield int(begin[best]), int(end[best]), min(1.0, float(posterior[chosen].sum()))
+            left = left[~np.isin(left, chosen)]
+
+    def _are_in_turn(self, one: tuple[int, int], other: tuple[int, int]) -> bool:
+        """Whether a path has two sequences of arcs, by first and last, one behind the other."""
+        return any(
+            self._leads_to(int(self.target[before[1]]), int(self.source[after[0]]))
+            for before, after in ((one, other), (other, one))
+        )
+
+    def _leads_to(self, origin: int, state: int) -> bool:
+        """Whether there is a path from one state to another."""
+        seen: set[int] = set()
+        waiting = [state]
+        while waiting:
+            state = waiting.pop()
+            if state == origin:
+                return True
+            # States are numbered in topological order: what is below leads nowhere above.
+            if state > origin and state not in seen:
+                seen.add(state)
+                into = slice(*self._offsets[state : state + 2].tolist())
+                waiting += self.source[into].tolist()
+        return False
 
     @cached_property
     def _offsets(self) -> np.ndarray:
@@ -88,39 +138,18 @@ class KeywordIndex:
         return np.searchsorted(self.target, np.arange(states + 1))
 
     def _enter(
-        self, first: np.ndarray, end: np.ndarray, posterior: np.ndarray
+        self, first: np.ndarray, last: np.ndarray, posterior: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sequences of arcs with each arc that enters the first of them put before them."""
         # Backwards from a state paths forget what follows it: the shares are multiplied.
         rows, begins = take_rows(self._offsets, self.source[first])
         counts = np.diff(begins)
-        return rows, np.repeat(end, counts), np.repeat(posterior, counts) * self.share[rows]
+        return rows, np.repeat(last, counts), np.repeat(posterior, counts) * self.share[rows]
 
     def _choose(self, word: int, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         """The sequences whose first arc bears `word`."""
         chosen = self.word[columns[0]] == word
         return tuple(column[chosen] for column in columns)
-
-
-def merge_overlaps(
-    begin: np.ndarray, end: np.ndarray, posterior: np.ndarray
-) -> Iterator[tuple[int, int, float]]:
-    """Yield places [N] of one phrase with those that overlap them added up, likeliest first.
-
-    Those that are added up share a frame: no path has two of them, unless the phrase overlaps
-    itself, and the sum is the posterior that it is being said in that frame. The times are those
-    of the likeliest of them.
-    """
-    stop = np.maximum(end, begin + 1)  # a word without a frame has one here
-    while len(begin):
-        change = np.zeros(int(stop.max()) + 1)
-        np.add.at(change, begin, posterior)
-        np.subtract.at(change, stop, posterior)
-        peak = int(change.cumsum().argmax())
-        here = (begin <= peak) & (peak < stop)
-        best = np.flatnonzero(here)[posterior[here].argmax()]
-        yield int(begin[best]), int(end[best]), min(1.0, float(posterior[here].sum()))
-        begin, end, stop, posterior = (x[~here] for x in (begin, end, stop, posterior))
 
 
 def index_lattices(
