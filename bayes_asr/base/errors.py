@@ -4,6 +4,7 @@ import difflib
 import errno
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -57,11 +58,20 @@ def printable(text: str) -> str:
     """Text from a file, as a terminal or a page may show it: control characters as escapes.
 
     Neither a newline, a sequence for the terminal, a turn of the direction of writing nor half a
-    surrogate pair is left in it.
+    surrogate pair is left in it. Letters of fonts of one's own, and newer ones than Unicode has
+    here, are.
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in JOINERS else repr(c)[1:-1] for c in text)
+    return "".join(c if _is_shown(c) else repr(c)[1:-1] for c in text)
+
+
+def _is_shown(character: str) -> bool:
+    return (
+        character.isprintable()
+        or character in JOINERS
+        or unicodedata.category(character) in ("Co", "Cn")  # private use, unassigned
+    )
 
 
 class InputError(ValueError):
