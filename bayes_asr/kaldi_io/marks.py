@@ -14,6 +14,8 @@ LOST = "\ufffd"  # what a conversion has in the place of a letter that it did no
 # characters of other categories that show nothing: joiner, filler of two widths, blank of Braille
 BLANKS = frozenset("\u034f\u3164\uffa0\u2800" + LOST)
 DOTLESS = 0.05  # of words, with ı or İ: less are names in a text of another language
+TONES = frozenset(map(chr, (*range(0x2E5, 0x2EA), *range(0xA700, 0xA717), 0xA720, 0xA721)))
+"""Tone letters, as Chao's, which Unicode counts as symbols."""
 PUNCTUATION = '.,;:!?"…¿¡،؟。、！？«»'
 ALIKE = str.maketrans(
     "\u2018\u2019\u02bc\u2032\u00b4\u0060"
@@ -43,23 +45,39 @@ def take_dotless(word: str) -> str:
 
 def fold_case(word: str) -> str:
     """A word without case, composed (NFC), as those that are to be the same are compared."""
-    return _compose(undot(word.casefold()))
+    return compose(undot(word.casefold()))
 
 
-def _compose(word: str) -> str:
+def compose(word: str) -> str:
+    """A word as Unicode's NFC has it: a letter and its accent are one character."""
     return unicodedata.normalize("NFC", word)
 
 
 def split_letters(word: str) -> list[str]:
-    """The letters and digits of a word in lower case, composed, each with the marks after it."""
+    """The letters and digits of a word in lower case, composed, each with marks and tones after it.
+
+    Other signs, as apostrophes and hyphens, are left out: `list_unspelled`.
+    """
     letters: list[str] = []
     for character in fold_case(word):
-        category = unicodedata.category(character)[0]
-        if category == "M" and letters:
-            letters[-1] += character
-        elif category in "LN":
+        if _is_kept(character):
             letters.append(character)
+        elif _is_attached(character) and letters:
+            letters[-1] += character
     return letters
+
+
+def list_unspelled(word: str) -> list[str]:
+    """The signs of a word that `split_letters` leaves out."""
+    return [c for c in fold_case(word) if not _is_kept(c) and not _is_attached(c)]
+
+
+def _is_kept(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LN"
+
+
+def _is_attached(character: str) -> bool:
+    return character in TONES or unicodedata.category(character)[0] == "M"
 
 
 def find_mark(field: str) -> str | None:
@@ -83,8 +101,8 @@ def describe_unlike(reference: Set[str], hypothesis: Set[str]) -> Iterator[str]:
             f" {name_some(differences)}; write spaces and NFC, and one character for what looks"
             " alike"
         )
-    composed = {_compose(word) for word in reference}  # another form alone is told above
-    if cased := [w for w in find_cased(reference, hypothesis) if _compose(w) not in composed]:
+    composed = {compose(word) for word in reference}  # another form alone is told above
+    if cased := [w for w in find_cased(reference, hypothesis) if compose(w) not in composed]:
         yield (
             f"{count_of(len(cased), 'word differs', 'words differ')} by case or punctuation alone,"
             f" which is an error: {name_some(cased)}; write both alike"
@@ -107,7 +125,7 @@ def explain_differences(reference: Set[str], hypothesis: Set[str]) -> list[str]:
         elif word in hypothesis and (similar := spelled.get(_unify(word))):
             form = "is there in another Unicode form"
             looks = f"looks like {similar} of the reference, which has other characters"
-            is_same = _compose(word) == _compose(similar)
+            is_same = compose(word) == compose(similar)
             differences.append(f"{word} {form if is_same else looks}")
     return differences
 

@@ -22,6 +22,7 @@ from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.evaluate.score.nist import refuse_formats_of_nist
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.marks import compose
 from bayes_asr.recipe.folder.beside import at_sources, write_beside
 from bayes_asr.recipe.folder.folding import Folding, describe_shares, read_folding
 from bayes_asr.recipe.folder.sounds import (
@@ -33,7 +34,6 @@ from bayes_asr.recipe.folder.sounds import (
 )
 from bayes_asr.recipe.folder.spelling import (
     Spell,
-    compose,
     describe_unspaced,
     refuse_marks,
     refuse_misread,

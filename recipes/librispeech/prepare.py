@@ -21,8 +21,9 @@ from bayes_asr.base.files import real_path
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
+from bayes_asr.kaldi_io.marks import compose
 from bayes_asr.kaldi_io.text import write_mapping
-from bayes_asr.recipe.folder.spelling import compose, spell_by_letters
+from bayes_asr.recipe.folder.spelling import spell_by_letters
 from bayes_asr.recipe.folder.utterances import Utterance, write_utterances
 from bayes_asr.recipe.folder.vocabulary import (
     Lexicon,

@@ -9,8 +9,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.decode.graph.dialects import MARK
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import fold_case, has_dotless, take_dotless, undot
-from bayes_asr.recipe.folder.spelling import compose
+from bayes_asr.kaldi_io.marks import compose, fold_case, has_dotless, take_dotless, undot
 
 DASHES_AND_BRACKETS = ("Pd", "Ps", "Pe", "Pi", "Pf")
 STOPS = set('.,;:!?¿¡…"،؛؟۔।、。！？；：·')

@@ -16,7 +16,7 @@ from bayes_asr.data.sound.audio import load_library, read_head
 from bayes_asr.data.sound.containers import check_complete
 from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.binary import open_bytes
-from bayes_asr.recipe.folder.spelling import compose
+from bayes_asr.kaldi_io.marks import compose
 
 SOUND = {
     *(".aif", ".aiff", ".au", ".bwf", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64"),

@@ -4,7 +4,6 @@ Also marks that nobody sees and characters that were misread, which no table of 
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +11,20 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.decode.graph.ngram import NgramModel
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.marks import LOST, find_mark, has_dotless, split_letters, take_dotless
+from bayes_asr.kaldi_io.marks import (
+    LOST,
+    find_mark,
+    has_dotless,
+    list_unspelled,
+    split_letters,
+    take_dotless,
+)
+from bayes_asr.recipe.folder.folding import trim
 
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5,}")
 """Five letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, whose words are shorter."""
 
 Spell = Callable[[str], str]
-
-
-def compose(word: str) -> str:
-    """A word as Unicode's NFC has it: a letter and its accent are one character."""
-    return unicodedata.normalize("NFC", word)
 
 
 def describe_unspaced(words: Sequence[str]) -> str:
@@ -80,7 +82,32 @@ def spell_by_letters(
             f"{text}{find(mute[0])}: {mute[0]} has no letter{further}: take it out, or give a"
             " lexicon.txt"
         )
+    if unspelled := _describe_unspelled(spelled):
+        print(f"{text}: {unspelled}")
     return spelled
+
+
+def _describe_unspelled(spelled: Sequence[tuple[str, tuple[str, ...]]]) -> str:
+    """The signs of words that are no letters, and words that differ by them alone; may be empty."""
+    by_sign: dict[str, list[str]] = {}
+    by_letters: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    for word, letters in spelled:
+        signs = list_unspelled(trim(word))
+        by_letters.setdefault(letters, {}).setdefault(tuple(signs), word)
+        for sign in dict.fromkeys(signs):
+            by_sign.setdefault(sign, []).append(word)
+    if not by_sign:
+        return ""
+    alike = [" and ".join(words.values()) for words in by_letters.values() if len(words) > 1]
+    which = [
+        f"{sign} in {count_of(len(words), 'word')} ({name_some(words)})"
+        for sign, words in by_sign.items()
+    ]
+    also = f"; {name_some(alike)} are spelled alike" if alike else ""
+    return (
+        f"signs that are no letters are not spelled: {', '.join(which)}{also}; where one is a"
+        " sound, write a letter for it, such as ʼ (U+02BC) or ǃ (U+01C3), or give a lexicon.txt"
+    )
 
 
 def refuse_marks(path: Path) -> None:

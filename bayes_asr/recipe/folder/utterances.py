@@ -11,6 +11,7 @@ from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there
 from bayes_asr.decode.graph.transducers import RESERVED
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.marks import compose
 from bayes_asr.kaldi_io.text import (
     read_mapping,
     read_text,
@@ -19,7 +20,7 @@ from bayes_asr.kaldi_io.text import (
     write_text,
 )
 from bayes_asr.recipe.folder.sounds import FORM, Sounds, choose_files, find_sound
-from bayes_asr.recipe.folder.spelling import Spell, compose
+from bayes_asr.recipe.folder.spelling import Spell
 
 Transcripts = dict[str, tuple[str, ...]]
 SYMBOL = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, RESERVED))})(?!\w)", re.ASCII)

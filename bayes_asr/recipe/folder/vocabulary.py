@@ -15,8 +15,9 @@ from bayes_asr.decode.graph.lexicon import (
 from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst, read_arpa
 from bayes_asr.decode.graph.transducers import BACKOFF
 from bayes_asr.decode.vocabulary import pronounce_words
+from bayes_asr.kaldi_io.marks import compose
 from bayes_asr.kaldi_io.text import write_dictionary
-from bayes_asr.recipe.folder.spelling import Spell, compose, respell
+from bayes_asr.recipe.folder.spelling import Spell, respell
 from bayes_asr.recipe.folder.utterances import Utterance
 
 UNKNOWN, SILENCE, NOISE = "<UNK>", "SIL", "SPN"

@@ -92,6 +92,37 @@ def test_letters_are_learnt_from_any_words_of_letters(words: list[str]) -> None:
     assert learn_graphemes(Lang(lexicon)) == expected
 
 
+@pytest.mark.parametrize(
+    ("word", "letters"),
+    [
+        ("Ma˥ŋ˩", ["m", "a˥", "ŋ˩"]),
+        ("ma˧˥", ["m", "a˧˥"]),
+        ("˥ka꜔", ["k", "a꜔"]),
+        ("ńa\u0301", ["ń", "á"]),
+        ("t͡ʃa", ["t͡", "ʃ", "a"]),
+        ("ka'a", ["k", "a", "a"]),
+        ("kaʼa", ["k", "a", "ʼ", "a"]),
+        ("ǃxa", ["ǃ", "x", "a"]),
+    ],
+)
+def test_tones_and_marks_go_with_their_letters(word: str, letters: list[str]) -> None:
+    assert split_letters(word) == letters
+
+
+def test_signs_that_no_letter_stands_for_are_announced(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the words that differ by them alone; tones, case and ends of sentences are none."""
+    words = ["k!a", "ka", "k|a", "ka'a", "kaa", "Kaa,", "ma˥", "ma˩", "don't"]
+    spelled = dict(spell_by_letters(words, Path("text")))
+    assert spelled["ma˥"] != spelled["ma˩"]
+    printed = capsys.readouterr().out
+    assert "! in 1 word (k!a), | in 1 word (k|a), ' in 2 words (ka'a, don't)" in printed
+    assert "k!a and ka and k|a, ka'a and kaa are spelled alike" in printed
+    spell_by_letters(["ma˥", "Ma˩,", "“ná”"], Path("text"))
+    assert not capsys.readouterr().out
+
+
 def test_letters_of_turkish_capitals_are_those_of_small_ones() -> None:
     assert split_letters("İyi") == split_letters("I\u0307yi") == list("iyi")
 
