@@ -18,7 +18,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import BEST, CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
     speakers = {**network.speakers, **adapted}
     with appearing(args.out):
         config.save(args.out / CONFIG)
-        checkpoint.save(args.out / checkpoint.BEST, replace(network, speakers=speakers).content())
+        checkpoint.save(args.out / BEST, replace(network, speakers=speakers).content())
     LOGGER.info("wrote the activations of %d speakers to %s", len(speakers), args.out)
 
 

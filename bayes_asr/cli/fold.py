@@ -7,7 +7,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError, nearest
 from bayes_asr.base.files import appearing, require_empty
 from bayes_asr.base.log import LOGGER
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import BEST, CONFIG
 from bayes_asr.nn.fold import fold
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     )
     with appearing(args.out):
         replace(config, model=model).save(args.out / CONFIG)
-        checkpoint.save(args.out / checkpoint.BEST, folded.content())
+        checkpoint.save(args.out / BEST, folded.content())
     num_before, num_after = (
         sum(p.numel() for p in net.parameters()) for net in (trained.model, plain)
     )

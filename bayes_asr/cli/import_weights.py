@@ -10,14 +10,13 @@ from bayes_asr.base.log import LOGGER
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config, differences
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import BEST, CONFIG
 from bayes_asr.pytorch_kaldi.experiment import Experiment, read_experiment
 from bayes_asr.pytorch_kaldi.networks import convert_networks
 from bayes_asr.pytorch_kaldi.notes import OF_WEIGHTS
 from bayes_asr.pytorch_kaldi.translation import Translation, translate, write_yaml
 from bayes_asr.pytorch_kaldi.weights import check_there
 from bayes_asr.train.imported_weights import write_imported_run
-from bayes_asr.train.runs import checkpoint
 
 CFG = "conf.cfg"  # what theirs keeps in the folder of a training, above that of the files
 OF_NETWORK = ("model.", "features.", "streams.")
@@ -52,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the run, and say what is not carried over."""
-    if is_there(args.run / checkpoint.BEST):
-        raise InputError(f"{args.run}: has a network ({checkpoint.BEST}); choose another folder")
+    if is_there(args.run / BEST):
+        raise InputError(f"{args.run}: has a network ({BEST}); choose another folder")
     for file in args.files:
         check_there(file)  # before its folder is searched for what belongs to it
     # pytorch-kaldi keeps networks in exp_files, below the folder of the cfg.

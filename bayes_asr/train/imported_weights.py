@@ -19,7 +19,7 @@ from bayes_asr.data.corpus.survey import survey_stream
 from bayes_asr.data.targets.alignments import read_counts
 from bayes_asr.data.targets.target import log_priors
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import BEST, CONFIG
 from bayes_asr.nn.network import build_network
 from bayes_asr.train.components import count_parameters, find_mismatch, plan_network
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
@@ -58,7 +58,7 @@ def write_imported_run(
             versions = record.versions(torch.device("cpu"), config.train.precision)
             origin = {"versions": versions, "begun_from": hashes}
             record.write_environment(run, parameters, network.front_ends, origin)
-            checkpoint.save(run / checkpoint.BEST, network.content())
+            checkpoint.save(run / BEST, network.content())
 
 
 def _build_network(

@@ -10,10 +10,9 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import advise_new_run
 from bayes_asr.config.inputs import DataConfig
-from bayes_asr.kaldi_io.side_files import CONFIG
+from bayes_asr.kaldi_io.side_files import CONFIG, LAST
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import find_mismatch
-from bayes_asr.train.runs import checkpoint
 
 
 def move_inputs(saved: Mapping[str, Any], begun: DataConfig, now: DataConfig) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def check_sizes(old: Mapping[str, Any], now: Mapping[str, Any], run: Path) -> No
         if old[key] != now[key]:
             trained, needed = (", ".join(map(str, sizes[key].values())) for sizes in (old, now))
             raise InputError(
-                f"{run / checkpoint.LAST}: made for other data: its network has {noun} {trained},"
+                f"{run / LAST}: made for other data: its network has {noun} {trained},"
                 f" but these data need {needed}; {advise_new_run()}"
             )
 
@@ -45,6 +44,6 @@ def check_weights(saved: Mapping[str, Tensor], model: AcousticModel, run: Path) 
     if mismatch := find_mismatch(saved, model.state_dict()):
         name, old, now = mismatch
         raise InputError(
-            f"{run / checkpoint.LAST}: of another network: its {name} has the size {old}, and that"
+            f"{run / LAST}: of another network: its {name} has the size {old}, and that"
             f" of {CONFIG} {now}; {advise_new_run()}"
         )

@@ -19,6 +19,7 @@ from bayes_asr.config.catalogue import SCHEDULES, find
 from bayes_asr.config.schema import Config
 from bayes_asr.config.training_keys import TrainConfig
 from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.kaldi_io.side_files import LAST
 from bayes_asr.nn.criteria import Criterion
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
@@ -263,7 +264,7 @@ class Trainer:
                 f" {', '.join(skipped) or 'nothing'}"
             )
         # unfinished.pt is of the epoch that diverged.
-        complete = (checkpoint.LAST, checkpoint.PREVIOUS)
+        complete = (LAST, checkpoint.PREVIOUS)
         self.restore(group.broadcast(lambda: checkpoint.read_newest(self.run.path, complete)))
         self.progress.returns += 1
         if group.is_rank0():

@@ -14,9 +14,9 @@ from bayes_asr.config.catalogue import check_unit
 from bayes_asr.config.training_keys import Transfer
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.features.front_end import FrontEnd
+from bayes_asr.kaldi_io.side_files import BEST
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.components import check_parts, find_mismatch
-from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
 from bayes_asr.train.trainer import Initialization
 
@@ -41,7 +41,7 @@ def initialize_from(
     """
     initialization = Initialization()
     for transfer in transfers:
-        path = Path(transfer.run) / checkpoint.BEST
+        path = Path(transfer.run) / BEST
         old = read_network(Path(transfer.run))
         initialization.hashes[str(path)] = hashlib.sha256(read_bytes(path)).hexdigest()
         if transfer.layers:

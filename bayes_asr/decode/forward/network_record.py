@@ -12,11 +12,10 @@ from bayes_asr.base.files import discard, is_there, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import content_hash, sample_file
 from bayes_asr.decode.search.search_record import NETWORK, Record, has_other_network
-from bayes_asr.kaldi_io.side_files import read_json, take
+from bayes_asr.kaldi_io.side_files import BEST, LAST, read_json, take
 from bayes_asr.train.runs.combination import list_networks, read_combination
 
 RECORD = "forward.json"  # beside loglikes.ark
-BEST, LAST = "best.pt", "last.pt"  # of `train.runs.checkpoint`, which imports torch
 
 
 def describe_network(run: Path) -> dict[str, str]:

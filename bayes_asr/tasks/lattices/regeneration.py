@@ -14,6 +14,7 @@ from bayes_asr.data.corpus.index import Index
 from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.decode.search.search_record import read_record, read_search
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.side_files import LAST
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.directory import LATTICES
 from bayes_asr.train.runs.trained_network import TrainedNetwork
@@ -94,10 +95,10 @@ class LatticeRegeneration:
             return True
         # An unfinished checkpoint is of later weights; the lattices are of a complete epoch.
         run = trainer.run.path
-        complete = checkpoint.read_newest(run, (checkpoint.LAST, checkpoint.PREVIOUS))
+        complete = checkpoint.read_newest(run, (LAST, checkpoint.PREVIOUS))
         if len(complete["dev_errors"]) != completed:
             raise InputError(
-                f"{run / checkpoint.LAST}: the network of epoch {completed}, which makes"
+                f"{run / LAST}: the network of epoch {completed}, which makes"
                 f" the lattices of epoch {completed + 1}, cannot be read; restore it, or"
                 f" {advise_new_run()}"
             )

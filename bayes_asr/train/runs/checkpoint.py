@@ -32,13 +32,13 @@ from bayes_asr.config.inputs import StreamConfig
 from bayes_asr.config.model_keys import DecoderConfig, KindsConfig, ModelConfig
 from bayes_asr.config.values import Within, convert, describe, hints
 from bayes_asr.kaldi_io.binary import split_words
+from bayes_asr.kaldi_io.side_files import BEST, LAST
 from bayes_asr.nn.layer import LAYER_KEYS
 
 FORMAT = 2
 READABLE = (1, FORMAT)  # 1 is that of version 0.1
 UPGRADE, ABSENCE = "train.runs.version_0_1:upgrade", "train.runs.combination:explain_absence"
-BEST = "best.pt"  # the network that dev judges best
-LAST, PREVIOUS, UNFINISHED = "last.pt", "last.prev.pt", "unfinished.pt"
+PREVIOUS, UNFINISHED = "last.prev.pt", "unfinished.pt"
 RESUMED = (UNFINISHED, LAST, PREVIOUS)  # what a run can go on from
 FIRST = "first.pt"  # what last.pt is called while the run that was there is discarded
 

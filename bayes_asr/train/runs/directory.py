@@ -11,16 +11,16 @@ from bayes_asr.base.files import settle
 from bayes_asr.base.lock import Lock
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.schema import Config
-from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT, HISTORY
+from bayes_asr.kaldi_io.side_files import BEST, CONFIG, ENVIRONMENT, HISTORY, LAST
 from bayes_asr.train.runs import checkpoint, state
 from bayes_asr.train.runs.history import TENSORBOARD, append_to_history, truncate_history
 
 LATTICES = "lattices"  # folder of those that the network of the last complete epoch made
 RECORDS = (  # files of a run that are discarded together: its scores are of its network
     checkpoint.UNFINISHED,
-    checkpoint.LAST,
+    LAST,
     checkpoint.PREVIOUS,
-    checkpoint.BEST,
+    BEST,
     "score_dev.json",
     "score_test.json",
     HISTORY,
@@ -58,7 +58,7 @@ class RunDirectory:
         if discard:
             _discard(self.path)
         config.save(self.path / CONFIG)
-        (self.path / checkpoint.FIRST).replace(self.path / checkpoint.LAST)
+        (self.path / checkpoint.FIRST).replace(self.path / LAST)
 
     def go_on(self, config: Config, entry: Mapping[str, Any] | None) -> None:
         """Mend the files of a run that was stopped; entry: the last line of its history."""
@@ -86,7 +86,7 @@ class RunDirectory:
     def save_epoch(self, content: Content) -> None:
         """Write last.pt in place of unfinished.pt, and keep the one before."""
         self.check_lock()
-        path, previous = self.path / checkpoint.LAST, self.path / checkpoint.PREVIOUS
+        path, previous = self.path / LAST, self.path / checkpoint.PREVIOUS
         # unfinished.pt is removed last: at every moment one complete checkpoint is there.
         checkpoint.save(path, content, keep=previous)
         (self.path / checkpoint.UNFINISHED).unlink(missing_ok=True)
@@ -102,7 +102,7 @@ class RunDirectory:
         """
         self.check_lock()
         if best is not None:
-            checkpoint.save(self.path / checkpoint.BEST, best)
+            checkpoint.save(self.path / BEST, best)
         self.save_epoch(content)
         append_to_history(self.path, entry)
 

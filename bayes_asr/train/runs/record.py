@@ -23,7 +23,7 @@ from bayes_asr.config.catalogue import SCHEDULES
 from bayes_asr.config.merge import load
 from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT, HISTORY, read_history
+from bayes_asr.kaldi_io.side_files import BEST, CONFIG, ENVIRONMENT, HISTORY, LAST, read_history
 from bayes_asr.nn.kernels.cpu import library
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
@@ -88,11 +88,11 @@ def check_same_configuration(config: Config, run: Path, begun: Config | None) ->
 def _check_no_network(run: Path) -> None:
     """Refuse to start where a run has lost its checkpoints: its network would be overwritten."""
     history = run / HISTORY
-    remains = [*filter(is_there, (run / checkpoint.BEST, *find_files(run, "*.damaged")))]
+    remains = [*filter(is_there, (run / BEST, *find_files(run, "*.damaged")))]
     remains += [history] if is_there(history) and history.stat().st_size else []
     if remains:
         raise InputError(
-            f"{remains[0]}: of a run that has no {checkpoint.LAST} to go on from; restore that,"
+            f"{remains[0]}: of a run that has no {LAST} to go on from; restore that,"
             f" train into another folder, or {advise_new_run()}"
         )
 

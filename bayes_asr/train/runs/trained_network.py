@@ -14,7 +14,7 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.log import LOGGER
 from bayes_asr.config.catalogue import find
 from bayes_asr.data.features.front_end import FrontEnd
-from bayes_asr.kaldi_io.side_files import COMBINATION, check_is_run
+from bayes_asr.kaldi_io.side_files import BEST, COMBINATION, check_is_run
 from bayes_asr.nn.network import AcousticModel, build_network
 from bayes_asr.train.runs import checkpoint, state
 
@@ -118,4 +118,4 @@ def read_network(run: Path) -> TrainedNetwork:
             f"{run}: combines the networks of other runs ({COMBINATION}); name one of these, or"
             " give it to forward, decode, score and report, or bayes_asr.load"
         )
-    return TrainedNetwork.of_content(checkpoint.read(run / checkpoint.BEST))
+    return TrainedNetwork.of_content(checkpoint.read(run / BEST))
