@@ -25,7 +25,6 @@ from bayes_asr.config.schema import Config, differences
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.kaldi_io.side_files import BEST, CONFIG, ENVIRONMENT, HISTORY, LAST, read_history
 from bayes_asr.nn.kernels.cpu import library
-from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.configuration import read_configuration
 
 WITHOUT_EFFECT = (  # on what was trained: these keys may change when a run is resumed
@@ -90,6 +89,11 @@ def _check_no_network(run: Path) -> None:
     history = run / HISTORY
     remains = [*filter(is_there, (run / BEST, *find_files(run, "*.damaged")))]
     remains += [history] if is_there(history) and history.stat().st_size else []
+    if remains == [run / BEST]:
+        raise InputError(
+            f"{remains[0]}: was not trained here, so that no training goes on; begin another with"
+            f" train.init_from, or {advise_new_run()}"
+        )
     if remains:
         raise InputError(
             f"{remains[0]}: of a run that has no {LAST} to go on from; restore that,"

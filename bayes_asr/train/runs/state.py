@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bayes_asr.base.errors import StoppedError, complaint
-from bayes_asr.base.files import read_bytes, replacing
+from bayes_asr.base.files import is_there, read_bytes, replacing
 from bayes_asr.base.lock import LostLockError
 from bayes_asr.base.log import LOGGER
-from bayes_asr.kaldi_io.side_files import parse_json
+from bayes_asr.kaldi_io.side_files import BEST, parse_json
 
 NAME = "state.json"
 INTERVAL = 10.0  # seconds between two notes of the position
@@ -49,10 +49,11 @@ def write(run: Path, state: str, **fields: Any) -> None:
 def recording(run: Path) -> Iterator[None]:
     """Record that the run is running, then how the block ends, and why.
 
-    A run that is there stays what it was where going on is refused.
+    A run that is there stays what it was where going on is refused, also one that has a network and
+    no state, as an adapted one.
     """
     present = read(run)
-    if not present:
+    if not present and not is_there(run / BEST):
         write(run, "running")
     try:
         yield

@@ -10,7 +10,7 @@ from bayes_asr.base.files import is_there
 from bayes_asr.base.lock import MARK, is_held
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.walk import find_below
-from bayes_asr.kaldi_io.side_files import CONFIG, HISTORY, KINDS, read_history, take
+from bayes_asr.kaldi_io.side_files import BEST, CONFIG, HISTORY, KINDS, read_history, take
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import state
 from bayes_asr.train.runs.configuration import read_configuration
@@ -66,7 +66,7 @@ def warn_of_unscored(directory: Path, *files: str) -> None:
 
 
 def _find_runs(directory: Path) -> list[Path]:
-    return sorted({file.parent for file in find_below(directory, state.NAME, HISTORY)})
+    return sorted({file.parent for file in find_below(directory, state.NAME, HISTORY, BEST)})
 
 
 def _describe_state(status: RunStatus) -> str:
@@ -89,7 +89,9 @@ def read_status(run: Path) -> RunStatus:
     except (InputError, OSError) as error:
         reason = complaint(error)
     errors = [entry["dev_error"] for entry in history if entry["dev_error"] is not None]
-    state_name = _infer_state(recorded.get("state"), epoch == epochs, is_held(run / MARK))
+    # A network without any epoch was made of another, as by adapt or import-weights.
+    is_complete = epoch == epochs if history else is_there(run / BEST)
+    state_name = _infer_state(recorded.get("state"), is_complete, is_held(run / MARK))
     return RunStatus(
         run=str(run),
         state=state_name,

@@ -266,6 +266,22 @@ def test_refusal_leaves_a_run_what_it_was(
         assert read_status(run) == before
 
 
+def test_refusal_leaves_a_network_that_was_not_trained_here(
+    small_run: Path, small_corpus: Path, tmp_path: Path, messages: Any
+) -> None:
+    """As one of import-weights or adapt, which has neither a state nor epochs."""
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("best.pt", "config.yaml"):
+        shutil.copy(small_run / name, run)
+    assert read_status(run).state == "finished"
+    with pytest.raises(InputError, match=r"best.pt: was not trained here.* train.init_from"):
+        train(config_of(small_corpus), run)
+    assert [status.state for status in list_runs(tmp_path)] == ["finished"]
+    read_network(run)
+    assert "has not ended" not in messages()
+
+
 def test_a_finished_run_that_fails_before_its_next_batch_has_failed(
     small_run: Path, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
