@@ -70,10 +70,11 @@ def run(args: argparse.Namespace) -> None:
         args.run,
         states,
         args.files,
+        epochs=translation.keys["train"]["epochs"],
         counts=args.counts or _find_counts(experiment, args.files[0].parent),
         open_pipe=open_pipe if args.allow_pipes else None,
     )
-    for line in OF_WEIGHTS:
+    for line in (*translation.of_network.lines(), *OF_WEIGHTS):
         print(printable(f"  {line}"))
     print(f"wrote {len(states)} layers and heads to {printable(str(args.run))}")
 

@@ -148,6 +148,8 @@ def _convert_recurrent(reader: _Reader, layer: LayerOptions, gates: tuple[Gate, 
         raise reader.refuse(
             "normalises its state by its units, and ours the input products: another model"
         )
+    if reader.origin.network.kind == "LSTM" and layer.activation != "tanh":
+        raise reader.refuse(f"has the activation {layer.activation}, and LSTM has tanh here")
     (units,) = _outputs(layer)
 
     def gather(name: str, *shape: int) -> Tensor:

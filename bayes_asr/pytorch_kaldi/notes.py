@@ -97,6 +97,12 @@ class Notes:
         if (what, why) not in [remark[1:] for remark in self.remarks]:
             self.remarks.append((line, what, why))
 
+    def include(self, others: "Notes") -> None:
+        """Take the remarks of others, and what they leave out."""
+        self.left_out |= others.left_out
+        for remark in others.remarks:
+            self.say(*remark)
+
     def leave_out(self, section: Section, name: str, why: str) -> None:
         """Say that a whole section is left out."""
         self.left_out.add(section.name)

@@ -55,12 +55,14 @@ DECODING = {
 class Translation:
     """The translation of an experiment.
 
-    keys: of our configuration, by section; notes: what could not be carried over; origins: what
-    each layer and head of ours is there, by its name; nothing where ours has no such network.
+    keys: of our configuration, by section; notes: what could not be carried over; of_network: those
+    of the network and its front ends; origins: what each layer and head of ours is there, by its
+    name; nothing where ours has no such network.
     """
 
     keys: Translated
     notes: Notes
+    of_network: Notes
     origins: Mapping[str, Origin]
 
 
@@ -72,20 +74,21 @@ def translate(
     like_theirs: as far as the preset of theirs cannot say it; without_data: without what is to be
     done for its data.
     """
-    notes = Notes()
+    notes, of_network = Notes(), Notes()
     sections = experiment.sections
     epochs, seed = read_epochs(sections["exp"]), sections["exp"].take("seed")
     names = name_streams(experiment)
     costs = _leave_out_idle(list_costs(experiment, notes), experiment, notes)
     targets = name_targets(experiment, costs)
-    stack = build_stack(experiment, names, notes, like_theirs=like_theirs) or Stack()
+    stack = build_stack(experiment, names, of_network, like_theirs=like_theirs) or Stack()
     if idle := stack.heads.keys() - targets.keys():
         stack.leave_out(idle)
     translated: Translated = {
         "seed": parse_whole(seed, seed.text),
         "data": translate_data(experiment, names, targets, notes),
-        **translate_front_ends(experiment, names, notes),
+        **translate_front_ends(experiment, names, of_network),
     }
+    notes.include(of_network)
     if stack.heads:
         heads = {targets[label]: layer for label, layer in stack.heads.items()}
         shared = share_options(stack.layers)
@@ -112,7 +115,7 @@ def translate(
     # All that is understood was asked for above, so what is left has no counterpart.
     notes.say_rest(sections.values())
     origins = {targets.get(name, name): origin for name, origin in stack.origins.items()}
-    return Translation(translated, notes, origins)
+    return Translation(translated, notes, of_network, origins)
 
 
 def _leave_out_idle(

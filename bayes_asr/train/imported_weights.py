@@ -35,13 +35,15 @@ def write_imported_run(
     states: States,
     files: Sequence[Path],
     *,
+    epochs: int,
     counts: Path | None = None,
     open_pipe: OpenPipe | None = None,
 ) -> None:
     """Write best.pt, config.yaml and env.json of a network of these weights.
 
     Normalisation and priors are measured on the training set of the configuration. states: of each
-    layer and head by name; files: where they come from, for env.json; counts: of the labels of the
+    layer and head by name; files: where they come from, for env.json; epochs: of their training,
+    as dropout of the last one scales them; counts: of the labels of the
     first head, instead of those of the alignments. InputError where weights do not fit the network
     of the configuration, or the data.
     """
@@ -49,7 +51,7 @@ def write_imported_run(
     with alone_in(run):
         index = open_index(run, config.data.index)
         data = open_set(config, "train", open_pipe, index)
-        network = _build_network(config, data, states, index, counts)
+        network = _build_network(config, data, states, index, epochs, counts)
         # All files appear at once: a run without its configuration could not be read.
         with together(run):
             config.save(run / CONFIG)
@@ -62,10 +64,15 @@ def write_imported_run(
 
 
 def _build_network(
-    config: Config, data: LabelledSet, states: States, index: Index, counts: Path | None
+    config: Config,
+    data: LabelledSet,
+    states: States,
+    index: Index,
+    epochs: int,
+    counts: Path | None,
 ) -> TrainedNetwork:
     # Theirs forwards by the dropout of the last epoch, whose files these are.
-    plan = plan_network(config, data, config.train.epochs)
+    plan = plan_network(config, data, epochs)
     model = build_network(plan).eval()
     # A part without a state is refused as well: all its weights are missing.
     for name, part in model.parts.items():

@@ -301,6 +301,7 @@ CUDNN |= {"bidirectional": "False"}
         ("GRU", {}, r"layer 1 has no wr.weight; was the class another"),
         ("GRU_cudnn", CUDNN, r"layer 1 has no weight_hh; was the class another"),
         ("liGRU", {"ligru_use_laynorm_inp": "True"}, r"there is no ln0.gamma"),
+        ("LSTM", {"ligru_act": "relu,tanh"}, r"layer 1 has the activation relu, and LSTM has tanh"),
     ],
 )
 def test_what_does_not_fit_is_named(

@@ -92,16 +92,32 @@ def test_forward_and_load_give_what_theirs_gives(
 def test_dropout_is_that_of_the_last_epoch(
     theirs: Path, small_corpus: Path, tmp_path: Path
 ) -> None:
-    """Their cfg for forwarding has the dropout of the last epoch."""
+    """Their cfg for forwarding has the dropout of the last epoch, however many ours will have."""
     networks = shutil.copytree(theirs, tmp_path / "theirs")
     text = (networks / "conf.cfg").read_text()
     assert "ligru_drop = 0.2,0.2" in text
     by_epoch = text.replace("ligru_drop = 0.2,0.2", "ligru_drop = 0.5*4|0.1*2,0.2*5|0.0*1")
     (networks / "conf.cfg").write_text(by_epoch)
     where = f"--set=data.dir={small_corpus}"
+    for epochs in ([], ["--set=train.epochs=2"]):
+        run = tmp_path / f"run{len(epochs)}"
+        assert main(["import-weights", *files(networks), str(run), where, *epochs]) == 0
+        layers = checkpoint.read(run / "best.pt")["architecture"]["layers"]
+        assert [layer["dropout"] for layer in layers] == [0.1, 0.0]
+
+
+def test_what_the_front_end_or_the_network_lacks_is_printed(
+    theirs: Path, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    networks = shutil.copytree(theirs, tmp_path / "theirs")
+    text = (networks / "conf.cfg").read_text()
+    assert "fea_opts=" in text
+    sliding = "apply-cmvn-sliding --center=true ark:- ark:- |"
+    (networks / "conf.cfg").write_text(text.replace("fea_opts=", f"fea_opts={sliding}", 1))
+    where = f"--set=data.dir={small_corpus}"
     assert main(["import-weights", *files(networks), str(tmp_path / "run"), where]) == 0
-    layers = checkpoint.read(tmp_path / "run" / "best.pt")["architecture"]["layers"]
-    assert [layer["dropout"] for layer in layers] == [0.1, 0.0]
+    printed = capsys.readouterr().out
+    assert "apply-cmvn-sliding --center=true ark:- ark:-: no command is run: apply it" in printed
 
 
 def test_a_training_begins_with_it(run: Path, small_corpus: Path, tmp_path: Path) -> None:
