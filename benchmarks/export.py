@@ -32,7 +32,7 @@ Row = dict[str, Any]
 Way = Callable[[], np.ndarray]
 
 
-def open_exported(network: LogLikelihoods, folder: Path, **options: bool) -> Any:
+def open_exported(network: LogLikelihoods, folder: Path, **options: Any) -> Any:
     """A session of ONNX Runtime with as many threads as torch has."""
     path = folder / "network.onnx"
     export_onnx(network, path, **options)

@@ -7,6 +7,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.export import export_onnx, export_torch, export_torchscript
 from bayes_asr.decode.forward.log_likelihoods import load
+from bayes_asr.decode.forward.network_record import describe_network
 from bayes_asr.decode.packed import pack
 
 
@@ -58,10 +59,16 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _write_program(args: argparse.Namespace) -> None:
-    network = load(args.run, args.counts)
+    network, origin = load(args.run, args.counts), describe_network(args.run)
+    if network.speakers:
+        LOGGER.warning(
+            "%s: the activations of %d speakers are left out; bayes-asr fold --speaker makes the"
+            " network of one",
+            *(args.run, len(network.speakers)),
+        )
     if args.onnx:
-        export_onnx(network, args.onnx, step=args.step, quantize=args.quantize)
+        export_onnx(network, args.onnx, step=args.step, quantize=args.quantize, origin=origin)
     elif args.torch:
-        export_torch(network, args.torch, step=args.step)
+        export_torch(network, args.torch, step=args.step, origin=origin)
     else:
-        export_torchscript(network, args.torchscript)
+        export_torchscript(network, args.torchscript, origin=origin)

@@ -103,7 +103,12 @@ def _configure(args: argparse.Namespace, cfg: Path, translation: Translation) ->
         translated.write_text(write_yaml(cfg, translation), encoding="utf-8")
         recorded = args.run / CONFIG
         files = args.config or [recorded if is_there(recorded) else translated]
-        config, reference = load(files, args.set), load([translated])
+        try:
+            config, reference = load(files, args.set), load([translated])
+        except InputError as error:
+            # Whoever reads the message finds the cfg there, and the file no more.
+            where = f"{cfg}, as import-cfg writes it"
+            raise InputError(str(error).replace(str(translated), where)) from None
     for key, (cfg_value, value) in differences(reference, config).items():
         if key.startswith(OF_NETWORK):
             LOGGER.warning("%s is %s here, and %s by %s", key, value, cfg_value, cfg)

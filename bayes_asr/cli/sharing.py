@@ -18,6 +18,7 @@ from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Cluster, Mapper, Shard, ShardWrittenError
 from bayes_asr.cli.arguments import processes, share
 from bayes_asr.data.directories import OF_FEATURES, locate_streams
+from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.kaldi_io.ark import Moves, read_scp
 from bayes_asr.kaldi_io.rxfilename import list_archives
 from bayes_asr.kaldi_io.side_files import COMBINATION, CONFIG
@@ -114,10 +115,15 @@ def _stream(text: str) -> tuple[str, Path]:
 
 
 def gather_streams(args: argparse.Namespace) -> dict[str, Path]:
-    """The directories of --stream by name; InputError for a stream twice, or without --data."""
+    """The directories of --stream by name.
+
+    InputError for a stream twice, for the first, which is that of --data, and without --data.
+    """
     if args.stream and not args.data:
         raise InputError("--stream goes with --data; the sets of a run have their streams")
     streams = dict(args.stream)
+    if FEATURES in streams:
+        raise InputError(f"--stream {FEATURES}: the first stream is --data DIR; leave it out")
     if len(streams) < len(args.stream):
         raise InputError("--stream names a stream twice; give each once")
     return streams

@@ -9,7 +9,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import CONF
 from bayes_asr.config.located import compose
 from bayes_asr.config.merge import SYNONYMS
-from bayes_asr.config.schema import are_alike, iter_typed_keys, nearest_key
+from bayes_asr.config.schema import are_alike, iter_typed_keys, keys, nearest_key
 from bayes_asr.config.values import describe
 
 
@@ -36,7 +36,7 @@ def _find_key(key: str) -> str:
     """The key of conf/base.yaml that says what a key with names of a user's means.
 
     `streams.fbank.deltas` is `streams.NAME.deltas`, `data.train.streams.fbank` is
-    `data.train.streams`; any other is itself.
+    `data.train.streams`, and the section `streams.fbank` is `streams.NAME`; any other is itself.
     """
     for typed_key, hint in iter_typed_keys():
         depth = typed_key.count(".") + 1
@@ -44,7 +44,8 @@ def _find_key(key: str) -> str:
         words = key.split(".")[:depth] if get_origin(hint) is Mapping else key.split(".")
         if are_alike(typed_key, ".".join(words)):
             return typed_key
-    return key
+    sections = (".".join(typed_key.split(".")[: key.count(".") + 1]) for typed_key in keys())
+    return next((section for section in sections if are_alike(section, key)), key)
 
 
 def _values(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, yaml.Node]]:

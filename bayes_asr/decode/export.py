@@ -4,11 +4,12 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -28,8 +29,17 @@ EXAMPLE = 11  # frames that are traced; the length stays open
 OLDEST_TORCH = "2.8"  # the first that translates loops over frames into ONNX
 
 
+Origin = Mapping[str, str]
+"""What is recorded of the run of a network, as `describe_network` says it."""
+
+
 def export_onnx(
-    network: LogLikelihoods, path: Path, *, step: bool = False, quantize: bool = False
+    network: LogLikelihoods,
+    path: Path,
+    *,
+    step: bool = False,
+    quantize: bool = False,
+    origin: Origin = MappingProxyType({}),
 ) -> None:
     """Write an ONNX model of opset 20 with what it must be given in its metadata.
 
@@ -49,7 +59,9 @@ def export_onnx(
     _name_frames(model.graph)
     _forget_sources(model.graph)
     model.producer_name, model.producer_version = "bayes_asr", __version__
-    onnx.helper.set_model_props(model, describe(network, step=step, quantize=quantize))
+    onnx.helper.set_model_props(
+        model, {**describe(network, step=step, quantize=quantize), **origin}
+    )
     _write(model.SerializeToString(), path)
 
 
@@ -71,20 +83,28 @@ def _translate(network: LogLikelihoods, *, step: bool, exact_head: bool) -> Any:
         return converted.model_proto
 
 
-def export_torch(network: LogLikelihoods, path: Path, *, step: bool = False) -> None:
+def export_torch(
+    network: LogLikelihoods,
+    path: Path,
+    *,
+    step: bool = False,
+    origin: Origin = MappingProxyType({}),
+) -> None:
     """Write a program of torch.export, which `torch.export.load` reads."""
     program = export_program(network, step=step)
-    extra = {"network.json": json.dumps(describe(network, step=step))}
+    extra = {"network.json": json.dumps({**describe(network, step=step), **origin})}
     content = io.BytesIO()
     with _quiet():
         torch.export.save(program, content, extra_files=extra)
     _write(content.getbuffer(), path)
 
 
-def export_torchscript(network: LogLikelihoods, path: Path) -> None:
+def export_torchscript(
+    network: LogLikelihoods, path: Path, *, origin: Origin = MappingProxyType({})
+) -> None:
     """Write a TorchScript module; InputError for a recurrent network."""
     plain = network.plain()
-    extra = {"network.json": json.dumps(describe(network))}
+    extra = {"network.json": json.dumps({**describe(network), **origin})}
     content = io.BytesIO()
     with _quiet():
         traced = torch.jit.trace(plain, tuple(_examples(network)), check_trace=False)

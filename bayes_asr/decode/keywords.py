@@ -78,8 +78,8 @@ class KeywordIndex:
         hits = []
         for owner, rows in zip(owners, np.split(order, begins)[1:], strict=True):
             places = self._merge_overlaps(first[rows], last[rows], posterior[rows])
-            found = [Hit(str(self.utterances[owner]), *place) for place in places]
-            hits += sorted(found, key=lambda hit: -hit.posterior)
+            of_utterance = [Hit(str(self.utterances[owner]), *place) for place in places]
+            hits += sorted(of_utterance, key=lambda hit: -hit.posterior)
         return hits
 
     def _merge_overlaps(

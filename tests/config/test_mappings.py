@@ -163,6 +163,8 @@ def test_explain_finds_keys_with_names_of_ones_own() -> None:
     assert explain("streams.fbank.deltas") == explain("streams.NAME.deltas")
     assert "-2: two for one" in explain("streams.fbank.subsampling")
     assert "a whole number between -100 and 100 or one of utterance" in explain("streams")
+    assert explain("streams.fbank") == explain("streams.NAME")
+    assert explain("train.layers.rnn") == explain("train.layers.NAME")
     said = explain("data.train.streams.fbank")
     assert said == explain("data.train.streams")
     assert "a mapping of names, each of it a list, each of it text; default {}" in said

@@ -21,11 +21,13 @@ def write_product(
     is_endless: bool = False,
     weights: str = "",
     names: tuple[str, str] = ("features", "loglikes"),
+    network: str | None = None,
 ) -> Path:
     """Write a product with a matrix [inputs, columns] of one value, cut after so many rows.
 
     width: what the file says that it reads; is_endless: with a loop before that does not end;
-    weights: another file that has the matrix; names: of the input and the output.
+    weights: another file that has the matrix; names: of the input and the output; network: what the
+    file says of the weights.
     """
     constants = [
         helper.make_tensor("w", TensorProto.FLOAT, [inputs, columns], [value] * inputs * columns),
@@ -50,7 +52,7 @@ def write_product(
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     front_end = {"cmvn": "none", "deltas": 0, "left_context": 0, "right_context": 0}
     about = {"form": "utterance", "features": str(width), "front_end": json.dumps(front_end)}
-    helper.set_model_props(model, about)
+    helper.set_model_props(model, about | ({"network": network} if network else {}))
     path.write_bytes(model.SerializeToString())
     return path
 

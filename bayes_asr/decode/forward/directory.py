@@ -100,12 +100,13 @@ def forward(
     named. mapper: for shards, None for here.
     """
     output = options.output
-    # A file of ONNX does not say of which network it is.
-    record = {} if options.onnx else describe_network(run)
-    members, averaged = _load(run, options)
+    record = describe_network(run)
+    members, averaged = _load(run, options, record)
     networks, sources = [network for _, network in members], []
     for member, network in members:
         sources.append((network, open_source(member, network, source, networks)))
+    if isinstance(networks[0], OnnxNetwork):  # an older file does not say of which network it is
+        record = networks[0].record
     features = sources[0][1]  # of the first network: they name utterances and folders
     frames = choose_batch_frames(networks)
     if output.layer and real_path(out) in [real_path(path) for path in features.directories]:
@@ -130,14 +131,14 @@ def forward(
 
 
 def _load(
-    run: Path, options: ForwardOptions
+    run: Path, options: ForwardOptions, record: Mapping[str, str]
 ) -> tuple[list[tuple[Path, Network]], AveragedNetwork | None]:
     """The networks of a run, each with the run that it is of, and their average if it is one."""
     output, counts = options.output, options.counts
     combination = None if options.onnx else read_combination(run)
     if combination is None:
         if options.onnx:
-            return [(run, OnnxNetwork(options.onnx, read_network(run)))], None
+            return [(run, OnnxNetwork(options.onnx, read_network(run), record))], None
         return [(run, load(run, counts, output, options.device))], None
     networks = load_members(combination, output, counts, options.device)
     averaged = AveragedNetwork(networks, combination, output.kind)

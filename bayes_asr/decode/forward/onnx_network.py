@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import read_bytes
 from bayes_asr.base.installed import install_command
+from bayes_asr.base.log import LOGGER
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, split_streams
 from bayes_asr.decode.forward.interface import LOG_LIKELIHOODS
 from bayes_asr.nn.frames import PackedFrames
@@ -31,8 +33,13 @@ class OnnxNetwork:
 
     kind = LOG_LIKELIHOODS
 
-    def __init__(self, path: Path, network: TrainedNetwork) -> None:
-        """Open a file; InputError for what this program has not written of this network."""
+    def __init__(
+        self, path: Path, network: TrainedNetwork, origin: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Open a file; InputError for what this program has not written of this network.
+
+        origin: the record of its run. Files of earlier versions say nothing of theirs.
+        """
         try:
             import onnxruntime
         except ImportError as error:
@@ -62,6 +69,15 @@ class OnnxNetwork:
             """What the caller does: normalisation by speaker; for a step, and for streams of
             another rate than the first, deltas and context too."""
             self._check_inputs(network.front_ends)
+            self.record = {key: about[key] for key in origin if key in about}
+            """What the file says of the run of its network."""
+            if self.record and self.record != origin:
+                raise self._refuse("has other weights")
+            if network.speakers:
+                LOGGER.warning(
+                    "%s: computes all speakers alike, without the activations of %d in the run",
+                    *(path, len(network.speakers)),
+                )
             # A file does not say what made its features of sound.
             for name, front_end in self.front_ends.items():
                 sound = network.front_ends[name].sound
@@ -85,12 +101,13 @@ class OnnxNetwork:
         """InputError for another front end than that of the run."""
         for name in {**front_ends, **self.front_ends}:
             if name not in front_ends or name not in self.front_ends:
-                raise self._refuse(f"reads {', '.join(self.front_ends)}")
+                raise self._refuse(f"reads {', '.join(self.front_ends)}, unlike that")
             now, trained = self.front_ends[name], front_ends[name]
             # The file appends deltas and context itself, unless the caller does.
             width = trained.size if now.shape == trained.shape else trained.stored_size
             if now.size != width or now.cmvn != trained.cmvn:
-                raise self._refuse(f"reads {now.size} values of {name}, {now.preparation}")
+                what = f"{now.size} values of {name}, {now.preparation}"
+                raise self._refuse(f"reads {what}, unlike that")
 
     def _refuse(self, why: str) -> InputError:
         return InputError(

@@ -115,7 +115,8 @@ def read_network(run: Path) -> TrainedNetwork:
         LOGGER.warning("%s: its training has not ended (%s): the best network so far", run, ended)
     if is_there(run / COMBINATION):
         raise InputError(
-            f"{run}: combines the networks of other runs ({COMBINATION}); name one of these, or"
-            " give it to forward, decode, score and report, or bayes_asr.load"
+            f"{run}: combines the networks of other runs ({COMBINATION}), or has another head of"
+            " one; name one of these, whose first head is taken, or give it to forward, decode,"
+            " score and report, or bayes_asr.load"
         )
     return TrainedNetwork.of_content(checkpoint.read(run / BEST))

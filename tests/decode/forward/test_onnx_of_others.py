@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,25 @@ def test_file_that_fits_is_computed_with(network: TrainedNetwork, tmp_path: Path
     opened = OnnxNetwork(write_product(tmp_path / "x.onnx", **FITTING, value=1.0), network)
     (computed,) = opened.compute_prepared([np.ones((4, WIDTH), np.float32)])
     np.testing.assert_array_equal(computed, np.full((4, PDFS), WIDTH, np.float32))
+
+
+def test_file_of_other_weights_is_refused(network: TrainedNetwork, tmp_path: Path) -> None:
+    """As of a run that was trained again since; one of an earlier version does not say."""
+    path, origin = tmp_path / "x.onnx", {"network": "12ab"}
+    assert OnnxNetwork(write_product(path, **FITTING), network, origin).record == {}
+    write_product(path, **FITTING, network="12ab")
+    assert OnnxNetwork(path, network, origin).record == origin
+    write_product(path, **FITTING, network="34cd")
+    with pytest.raises(InputError, match=r"x.onnx: has other weights"):
+        OnnxNetwork(path, network, origin)
+
+
+def test_speakers_whose_activations_a_file_lacks_are_counted(
+    network: TrainedNetwork, tmp_path: Path, messages: Any
+) -> None:
+    adapted = replace(network, speakers={"anna": {}, "bert": {}})
+    OnnxNetwork(write_product(tmp_path / "x.onnx", **FITTING), adapted)
+    assert "x.onnx: computes all speakers alike, without the activations of 2" in messages()
 
 
 @pytest.mark.slow

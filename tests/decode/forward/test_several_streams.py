@@ -171,6 +171,7 @@ def test_streams_that_disagree_are_refused_by_name(
         ),
         (["--on=test", "--stream=pitch={}/other/test"], "--stream goes with --data; the sets of a"),
         (["--data={}/data/test", *["--stream=pitch={}/other/test"] * 2], "names a stream twice"),
+        (["--data={}/data/test", "--stream=features={}/other/test"], "first stream is --data DIR"),
         (["--data={}/data/test", "--stream=pitch"], "'pitch' is not NAME=DIR, as in fbank=data"),
     ],
 )
