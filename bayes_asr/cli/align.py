@@ -32,7 +32,7 @@ from bayes_asr.decode.align.data_dir import (
     align_flat_start,
     align_run,
 )
-from bayes_asr.decode.align.textgrid import load_library
+from bayes_asr.decode.align.textgrid import load_library, name_textgrid, refuse_other_length
 from bayes_asr.decode.align.timed_files import list_files
 from bayes_asr.decode.align.transcripts import TranscriptSource
 from bayes_asr.decode.align_files import AlignedFile, align_file, read_lines
@@ -178,6 +178,8 @@ def _align_file(args: argparse.Namespace) -> None:
             refuse_data_directory(args.out)
     if not args.force:
         refuse_replacing(files, [args.file, args.text])
+        if args.textgrid:
+            refuse_other_length(args.textgrid / name_textgrid(recording), args.file, sound.seconds)
     aligned = align_file(
         args.run,
         sound,

@@ -4,6 +4,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Collection, Container, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from bayes_asr.decode.speakers import recording_name
 from bayes_asr.evaluate.report.pronunciation import FindSounds, write_pronunciation_page
 from bayes_asr.evaluate.report.sounds import RATE, iter_sounds
 from bayes_asr.kaldi_io.ark import write_matrices
+from bayes_asr.kaldi_io.side_files import read_json
 from bayes_asr.kaldi_io.text import write_lines
 
 FILES = ("gop.txt", "gop.json", "features.ark", "features.scp", "pronunciation.html")
@@ -74,7 +76,8 @@ def run(args: argparse.Namespace) -> None:
     name = args.on or (args.file and recording_name(args.file)) or real_path(args.data).name
     out = args.out or args.run / f"pronunciation_{name}"
     scored, find_sounds = _score_file(args, out) if args.file else _score_set(args, out)
-    described = [utterance.describe() for utterance in scored]
+    file = {"file": str(real_path(args.file))} if args.file else {}
+    described = [utterance.describe() | file for utterance in scored]
     with together(out):
         write_lines(_list_phones(scored), out / "gop.txt")
         features = ((u.utt, u.scores.features.astype(np.float32)) for u in scored)
@@ -101,8 +104,23 @@ def _check_place(
     """
     if not args.out:
         refuse_others(out / "gop.txt", utterances, str(sound))
+        if args.file:
+            _refuse_namesake(out / "gop.json", args.file)
     if not args.force:
         refuse_replacing([out / name for name in FILES], [sound, *filter(None, [args.text])])
+
+
+def _refuse_namesake(scores: Path, file: Path) -> None:
+    """InputError where scores are of a file of this name in another folder, and it is still there.
+
+    Scores of earlier versions do not say of which file they are.
+    """
+    with suppress(FileNotFoundError, LookupError, TypeError):
+        other = Path(read_json(scores)[0]["file"])
+        if other != real_path(file) and is_there(other):
+            raise InputError(
+                f"{scores}: of {other}, not of {file}; name a folder for each by --out"
+            )
 
 
 def _score_set(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtterance], FindSounds]:

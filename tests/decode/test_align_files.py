@@ -180,6 +180,27 @@ def test_results_of_another_recording_are_not_replaced(
     assert "words.ctm: of hello, not of talk; name a folder for each" in capsys.readouterr().err
 
 
+def test_textgrid_of_a_namesake_is_not_replaced(
+    run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Speakers have folders of their own, and files that are called alike."""
+    text, grids = f"--text={sound.with_suffix('.txt')}", tmp_path / "grids"
+    for _ in range(2):
+        command("align", run, sound, text, "--textgrid", grids)
+    written = (grids / "talk.TextGrid").read_bytes()
+    namesake = tmp_path / "bert" / sound.name
+    namesake.parent.mkdir()
+    samples = speak(["six", "one"], np.random.default_rng(98)).samples
+    namesake.write_bytes(riff(samples))
+    given = ["align", str(run), str(namesake), text, f"--textgrid={grids}"]
+    assert main(given) == 1
+    said = f"and {namesake} has {len(samples) / RATE:.3f} s; name a folder for each by --textgrid"
+    assert said in capsys.readouterr().err
+    assert (grids / "talk.TextGrid").read_bytes() == written
+    (grids / "talk.TextGrid").write_text("by hand, and no TextGrid")
+    command(*given)
+
+
 def test_data_directories_are_not_replaced_by_the_lines_of_a_long_file(
     run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,6 +97,28 @@ def test_scores_of_other_utterances_are_not_replaced(
         assert annotation.read_text() != "by hand"
 
 
+def test_scores_of_a_namesake_are_not_replaced(
+    run: Path, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, scores = f"--text={sound.with_suffix('.txt')}", run / "pronunciation_my_talk"
+    namesake = tmp_path / "bert" / sound.name
+    namesake.parent.mkdir()
+    shutil.copy(sound, namesake)
+    try:
+        for _ in range(2):
+            command("pronunciation", run, sound, text)
+        assert main(["pronunciation", str(run), str(namesake), text]) == 1
+        assert f"of {sound}, not of {namesake}; name a folder for" in capsys.readouterr().err
+        sound.rename(sound.with_name("moved.wav"))
+        command("pronunciation", run, namesake, text)
+        (older,) = json.loads((scores / "gop.json").read_text())
+        del older["file"]
+        (scores / "gop.json").write_text(json.dumps([older]))
+        command("pronunciation", run, sound.with_name("moved.wav").rename(sound), text)
+    finally:
+        shutil.rmtree(scores)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

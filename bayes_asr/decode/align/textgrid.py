@@ -22,6 +22,7 @@ from bayes_asr.decode.graph.lexicon import Pronunciation, bears_positions, strip
 from bayes_asr.decode.lattices.ctm import Place, TimedLabel, find_place
 
 TIERS = ("words", "phones")
+SAME_LENGTH = 1e-3  # seconds: two recordings are hardly so alike
 
 
 @loadable
@@ -72,6 +73,23 @@ def load_library() -> Any:
 def name_textgrid(recording: str) -> str:
     """The name of the TextGrid of a recording."""
     return f"{recording.replace('/', '_')}.TextGrid"
+
+
+def refuse_other_length(grid: Path, file: Path, seconds: float) -> None:
+    """InputError where a TextGrid is there of a recording that is not so long as `file`.
+
+    Files of two folders may have one name. A TextGrid that cannot be read tells nothing.
+    """
+    library = load_library()
+    try:
+        end = library.openTextgrid(str(grid), includeEmptyIntervals=True).maxTimestamp
+    except Exception:  # praatio has many for what is no TextGrid, beside those of files
+        return
+    if abs(end - seconds) >= SAME_LENGTH:
+        raise InputError(
+            f"{grid}: of a recording of {end:.3f} s, and {file} has {seconds:.3f} s; name a folder"
+            " for each by --textgrid, or give --force"
+        )
 
 
 def refuse_namesakes(recordings: Iterable[str]) -> None:
