@@ -29,7 +29,7 @@ import numpy as np
 import record
 
 from bayes_asr.base.jobs import run_jobs
-from bayes_asr.base.programs import find_program
+from bayes_asr.base.kaldi_programs import find_program
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.search import compiled
 from bayes_asr.decode.search.graph_dir import load_decoding_graph

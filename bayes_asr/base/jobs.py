@@ -9,7 +9,8 @@ from itertools import count
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.programs import Process, find_program, start, start_printing
+from bayes_asr.base.kaldi_programs import find_program
+from bayes_asr.base.programs import Process, start, start_printing
 
 JOB = "\0"  # stands for the number of a job; no argument of a program can hold it
 SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # what a shell takes as it is

@@ -12,13 +12,10 @@ from typing import BinaryIO, NoReturn
 
 from bayes_asr.base.errors import InputError
 
-ROOT = "KALDI_ROOT"
 STARTS = 20.0  # seconds
 STDERR = 2  # descriptor
 CANNOT_START = (126, 127)  # what shells and loaders say
-DEBIAN_SCTK = Path("/usr/lib/sctk/bin")
 Process = subprocess.Popen[bytes]
-SCRIPTS = ("egs/wsj/s5/utils/parallel", "egs/wsj/s5/utils")
 
 
 class CommandOutput(io.BufferedReader):
@@ -46,32 +43,6 @@ def open_pipe(command: str) -> BinaryIO:
     return CommandOutput(command)
 
 
-def find_program(name: str) -> str:
-    """Return the path of a Kaldi program or script: below KALDI_ROOT, else on PATH.
-
-    Raises InputError that says where it was looked for.
-    """
-    root = os.environ.get(ROOT, "")
-    folders = []
-    if root:
-        folders = [*sorted(Path(root, "src").glob("*bin")), *(Path(root, s) for s in SCRIPTS)]
-    program = _find(name, folders)
-    if program is None:
-        where = f"below {ROOT}={root} nor on PATH" if root else f"on PATH, and {ROOT} is not set"
-        raise InputError(f"{name} is not {where}: build Kaldi, or set {ROOT} to where it lies")
-    return program
-
-
-def find_nist_program(name: str) -> str:
-    """Return the path of a program of NIST's SCTK: Kaldi's copy, else on PATH, else Debian's."""
-    root = os.environ.get(ROOT, "")
-    kaldis = [Path(root, "tools/sctk/bin")] if root else []
-    program = _find(name, kaldis) or _find(name, [DEBIAN_SCTK])
-    if program is None:
-        raise InputError(f"{name} is not installed: it is part of NIST's SCTK, Debian package sctk")
-    return program
-
-
 def explain_failure(program: str) -> str:
     """Why a program does not start, such as a library that it lacks; empty if it does."""
     try:
@@ -84,14 +55,6 @@ def explain_failure(program: str) -> str:
         lines = process.stderr.decode(errors="replace").splitlines() or ["no message"]
         return f"{program} does not run: status {process.returncode}, {lines[0]}"
     return ""
-
-
-def _find(name: str, folders: Sequence[Path]) -> str | None:
-    """The first executable of this name in the folders, or else on PATH."""
-    for directory in folders:
-        if (directory / name).is_file() and os.access(directory / name, os.X_OK):
-            return str(directory / name)
-    return shutil.which(name)
 
 
 def become(command: Sequence[str], variables: Mapping[str, str]) -> NoReturn:

@@ -94,26 +94,26 @@ class KeywordIndex:
         """
         begin, end = self.begin[first], self.end[last]
         stop = np.maximum(end, begin + 1)  # a word without a frame has one here
-        left = np.argsort(-posterior, kind="stable")
-        while len(left):
-            change = np.zeros(int(stop[left].max()) + 1)
-            np.add.at(change, begin[left], posterior[left])
-            np.subtract.at(change, stop[left], posterior[left])
+        remaining = np.argsort(-posterior, kind="stable")
+        while len(remaining):
+            change = np.zeros(int(stop[remaining].max()) + 1)
+            np.add.at(change, begin[remaining], posterior[remaining])
+            np.subtract.at(change, stop[remaining], posterior[remaining])
             peak = int(change.cumsum().argmax())
-            chosen: list[int] = []
-            for place in left[(begin[left] <= peak) & (peak < stop[left])].tolist():
-                here = first[place], last[place]
-                if not any(self._are_in_turn(here, (first[i], last[i])) for i in chosen):
-                    chosen.append(place)
-            best = chosen[0]
-            yield int(begin[best]), int(end[best]), min(1.0, float(posterior[chosen].sum()))
-            left = left[~np.isin(left, chosen)]
+            merged: list[int] = []
+            for place in remaining[(begin[remaining] <= peak) & (peak < stop[remaining])].tolist():
+                arcs = first[place], last[place]
+                if not any(self._are_in_turn(arcs, (first[i], last[i])) for i in merged):
+                    merged.append(place)
+            best = merged[0]
+            yield int(begin[best]), int(end[best]), min(1.0, float(posterior[merged].sum()))
+            remaining = remaining[~np.isin(remaining, merged)]
 
-    def _are_in_turn(self, one: tuple[int, int], other: tuple[int, int]) -> bool:
+    def _are_in_turn(self, a: tuple[int, int], b: tuple[int, int]) -> bool:
         """Whether a path has two sequences of arcs, by first and last, one behind the other."""
         return any(
-            self._leads_to(int(self.target[before[1]]), int(self.source[after[0]]))
-            for before, after in ((one, other), (other, one))
+            self._leads_to(int(self.target[earlier[1]]), int(self.source[later[0]]))
+            for earlier, later in ((a, b), (b, a))
         )
 
     def _leads_to(self, origin: int, state: int) -> bool:

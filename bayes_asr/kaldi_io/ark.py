@@ -145,8 +145,8 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None, moves: Moves = ()
     if table is None or any(map(is_pipe, table.values())):
         table = _check_scp(path, open_pipe)
     # Millions of utterances lie in few archives: each file is looked for once.
-    here = os.path.abspath(path.parent)
-    resolved = {name: _find(name, path, here, moves) for name in list_files(table.values())}
+    home = os.path.abspath(path.parent)
+    resolved = {name: _find(name, path, home, moves) for name in list_files(table.values())}
     if all(name == path_now for name, path_now in resolved.items()):
         return table
     for utt, rxfilename in table.items():
@@ -264,13 +264,13 @@ def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
     return table
 
 
-def _find(name: str, scp: Path, here: str, moves: Moves) -> str:
-    """The path of a file that an scp in the folder `here` names; its name where none is found."""
+def _find(name: str, scp: Path, home: str, moves: Moves) -> str:
+    """The path of a file that an scp in the folder `home` names; its name where there is none."""
     name = next(
         (target + name[len(begin) :] for begin, target in moves if _is_in(name, begin)), name
     )
     if os.path.isabs(name):
-        return _find_moved(name, here)
+        return _find_moved(name, home)
     if os.path.exists(name):
         return name
     # Beside the scp as it was named, then in each folder above it.
@@ -279,14 +279,14 @@ def _find(name: str, scp: Path, here: str, moves: Moves) -> str:
     return next(filter(os.path.exists, above), name)
 
 
-def _find_moved(name: str, here: str) -> str:
-    """An absolute name, or the file of that name in `here` where a folder above has moved since."""
+def _find_moved(name: str, home: str) -> str:
+    """An absolute name, or the file of that name in `home` where a folder above it was moved."""
     folder, file = os.path.split(name)
     # Names of thousands of sounds need no more than the first comparison.
-    if os.path.basename(folder) != os.path.basename(here) or os.path.exists(name):
+    if os.path.basename(folder) != os.path.basename(home) or os.path.exists(name):
         return name
-    beside = os.path.join(here, file)
-    is_same = Path(folder).parts[-2:] == Path(here).parts[-2:] and os.path.exists(beside)
+    beside = os.path.join(home, file)
+    is_same = Path(folder).parts[-2:] == Path(home).parts[-2:] and os.path.exists(beside)
     return beside if is_same else name
 
 

@@ -60,12 +60,7 @@ class OnnxNetwork:
             )
             about = self._session.get_modelmeta().custom_metadata_map
             self._is_step = about["form"] == "step"
-            single = {"features": about["features"], "front_end": json.loads(about["front_end"])}
-            streams = json.loads(about.get("streams", "{}")) or {FEATURES: single}
-            self.front_ends = {
-                name: self._open_stream(int(stream["features"]), stream["front_end"])
-                for name, stream in streams.items()
-            }
+            self.front_ends = self._open_streams(about)
             """What the caller does: normalisation by speaker; for a step, and for streams of
             another rate than the first, deltas and context too."""
             self._check_inputs(network.front_ends)
@@ -88,6 +83,15 @@ class OnnxNetwork:
             raise InputError(
                 f"{path}: not an ONNX model of bayes-asr export: {' '.join(str(error).split())}"
             ) from None
+
+    def _open_streams(self, about: Mapping[str, str]) -> dict[str, FrontEnd]:
+        """The front ends that the metadata of the file describe."""
+        single = {"features": about["features"], "front_end": json.loads(about["front_end"])}
+        streams = json.loads(about.get("streams", "{}")) or {FEATURES: single}
+        return {
+            name: self._open_stream(int(stream["features"]), stream["front_end"])
+            for name, stream in streams.items()
+        }
 
     def _open_stream(self, width: int, described: Mapping[str, Any]) -> FrontEnd:
         # The file normalises; here nothing is left to subtract or divide by.

@@ -11,7 +11,8 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.jobs import JOB, run_jobs, split_command
-from bayes_asr.base.programs import explain_failure, find_program
+from bayes_asr.base.kaldi_programs import find_program
+from bayes_asr.base.programs import explain_failure
 from bayes_asr.decode.lattices.paths import Weights
 from bayes_asr.decode.search.graph_dir import load_graph
 from bayes_asr.decode.search.inputs import check_loglikes

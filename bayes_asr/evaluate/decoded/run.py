@@ -11,7 +11,8 @@ from typing import Literal
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import find_files, is_there, together, writing
-from bayes_asr.base.programs import find_nist_program, open_pipe
+from bayes_asr.base.kaldi_programs import find_nist_program
+from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Mapper
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
@@ -99,16 +100,8 @@ class Ctms(Mapping[Weights, Path]):
         path = self._find_path(weights)
         if not path.exists():
             everything = path.with_suffix(".all")
-            write_ctm_at(
-                weights,
-                self.lattices,
-                self.words,
-                everything,
-                self.places,
-                self.nj,
-                self.frame_shift,
-                self.read_timer,
-            )
+            options = (self.places, self.nj, self.frame_shift, self.read_timer)
+            write_ctm_at(weights, self.lattices, self.words, everything, *options)
             write_lines(iter_scored_lines(everything, self.glm), path)
             everything.unlink()
         return path

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.jobs import read_last_line
-from bayes_asr.base.programs import find_nist_program, start
+from bayes_asr.base.kaldi_programs import find_nist_program
+from bayes_asr.base.programs import start
 from bayes_asr.evaluate.score.counts import ErrorCounts
 from bayes_asr.evaluate.score.nist import iter_stm_lines
 from bayes_asr.evaluate.score.phones import PhoneMap, fold

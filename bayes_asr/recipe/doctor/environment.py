@@ -13,7 +13,8 @@ import torch
 from bayes_asr.base import shared_library
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.installed import EXTRAS, find_missing
-from bayes_asr.base.programs import explain_failure, find_nist_program
+from bayes_asr.base.kaldi_programs import find_nist_program
+from bayes_asr.base.programs import explain_failure
 from bayes_asr.base.shared_library import SharedLibrary
 from bayes_asr.decode.lattices import compiled as lattices
 from bayes_asr.decode.search import compiled as decoder

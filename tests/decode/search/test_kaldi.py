@@ -12,7 +12,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.jobs import JOB, run_jobs
-from bayes_asr.base.programs import find_program
+from bayes_asr.base.kaldi_programs import find_program
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.decode.lattices.paths import Weights, pair_weights
 from bayes_asr.decode.search.archive import choose_decoder, decode_archive
