@@ -8,6 +8,7 @@ words there, one right after the other.  Kaldi: lattice-to-kws-index, kws-search
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -100,36 +101,44 @@ class KeywordIndex:
             np.add.at(change, begin[remaining], posterior[remaining])
             np.subtract.at(change, stop[remaining], posterior[remaining])
             peak = int(change.cumsum().argmax())
-            merged: list[int] = []
-            for place in remaining[(begin[remaining] <= peak) & (peak < stop[remaining])].tolist():
-                arcs = first[place], last[place]
-                if not any(self._are_in_turn(arcs, (first[i], last[i])) for i in merged):
-                    merged.append(place)
-            best = merged[0]
-            yield int(begin[best]), int(end[best]), min(1.0, float(posterior[merged].sum()))
-            remaining = remaining[~np.isin(remaining, merged)]
+            there = remaining[(begin[remaining] <= peak) & (peak < stop[remaining])]
+            place = there[self._choose_apart(first[there], last[there])]
+            best = place[0]
+            yield int(begin[best]), int(end[best]), min(1.0, float(posterior[place].sum()))
+            remaining = remaining[~np.isin(remaining, place)]
 
-    def _are_in_turn(self, a: tuple[int, int], b: tuple[int, int]) -> bool:
-        """Whether a path has two sequences of arcs, by first and last, one behind the other."""
-        return any(
-            self._leads_to(int(self.target[earlier[1]]), int(self.source[later[0]]))
-            for earlier, later in ((a, b), (b, a))
-        )
+    def _choose_apart(self, first: np.ndarray, last: np.ndarray) -> list[int]:
+        """The rows of sequences of arcs `first` to `last` [N] of which no path has two in turn.
 
-    def _leads_to(self, origin: int, state: int) -> bool:
-        """Whether there is a path from one state to another."""
-        seen: set[int] = set()
-        waiting = [state]
-        while waiting:
-            state = waiting.pop()
-            if state == origin:
-                return True
-            # States are numbered in topological order: what is below leads nowhere above.
-            if state > origin and state not in seen:
-                seen.add(state)
-                into = slice(*self._offsets[state : state + 2].tolist())
-                waiting += self.source[into].tolist()
-        return False
+        One that a path has before or behind an earlier row is left out.
+        """
+        before = self._find_before(self.target[last].tolist(), self.source[first].tolist())
+        rows: list[int] = []
+        chosen = earlier = 0  # sets of rows, a bit for each
+        for row, leading in enumerate(before):
+            if not (leading & chosen or earlier >> row & 1):
+                rows.append(row)
+                chosen |= 1 << row
+                earlier |= leading
+        return rows
+
+    def _find_before(self, ends: list[int], starts: list[int]) -> list[int]:
+        """For each state of `starts`, a bit for each of `ends` from which a path leads there."""
+        low, high = min(ends), max(starts)
+        if low > high:
+            return [0] * len(starts)
+        leading = [0] * (high + 1 - low)
+        for row, end in enumerate(ends):
+            if end <= high:
+                leading[end - low] |= 1 << row
+        offsets = self._offsets[low : high + 2].tolist()
+        sources = self.source[offsets[0] : offsets[-1]].tolist()
+        # States are numbered in topological order: all that lead to one come before it.
+        for state, (begin, end) in enumerate(pairwise(offsets)):
+            for source in sources[begin - offsets[0] : end - offsets[0]]:
+                if source >= low:
+                    leading[state] |= leading[source - low]
+        return [leading[start - low] if start >= low else 0 for start in starts]
 
     @cached_property
     def _offsets(self) -> np.ndarray:
