@@ -159,7 +159,7 @@ print(c.decode, c.score, *(file.read_bytes() for file in list_foldings(c.score.c
     if ((stage <= 1 && stop_stage >= 1)); then
         for name in "${sets[@]}"; do
             if [[ $cepstra != data || -f data/$name/wav.scp ]]; then
-                forget_changed_sounds "log/gmm_mfcc_$name.done" "data/$name/wav.scp"
+                forget_changed_sounds "log/gmm_mfcc_$name.done" "data/$name/wav.scp" # of which the stage has a checksum
                 run_stage 1 "gmm_mfcc_$name" "$out" makes "$cepstra/$name"/{feats,cmvn}.scp -- \
                     mfcc "$name" "$(data_checksum "$name")${dither:+ dither $dither}"
             fi

@@ -122,7 +122,7 @@ fmllr() {
     # Stage 1: MFCC.
     if ((stage <= 1 && stop_stage >= 1)); then
         for name in "${sets[@]}"; do
-            forget_changed_sounds "log/kaldi_mfcc_$name.done" "data/$name/wav.scp"
+            forget_changed_sounds "log/kaldi_mfcc_$name.done" "data/$name/wav.scp" # of which the stage has a checksum
             step 1 "mfcc_$name" makes "data-mfcc/$name"/{feats,cmvn}.scp -- mfcc "$name" "$(data_checksum "$name")"
         done
     fi

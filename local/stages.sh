@@ -139,7 +139,8 @@ list_sounds() {
 }
 
 # forget_changed_sounds STAMP FILE...: remove the stamp of what was made of FILEs where one is a wav.scp and a sound that it
-# names is not that which was there then: a corpus may have another file of the same name, whose time may be older.
+# names is not that which was there then: a corpus may have another file of the same name, whose time may be older. What is
+# there now is written beside the stamp. A sound that is not there has not changed: its disk may be elsewhere.
 forget_changed_sounds() {
     local stamp=$1 known=${1%.done}.sounds file tables=() now
     for file in "${@:2}"; do
@@ -147,19 +148,23 @@ forget_changed_sounds() {
     done
     ((${#tables[@]})) || return 0
     now=$(list_sounds "${tables[@]}")
-    if [[ -f $stamp ]] && ! sounds_are_known "$now" "$known" "$stamp"; then
-        echo "${tables[*]%/wav.scp}: sounds have changed since features were computed"
-        rm "$stamp"
+    if [[ -f $stamp ]]; then
+        if sounds_are_known "$now" "$known" "$stamp"; then
+            [[ ! -f $known ]] || return 0 # of a list that may be longer
+        else
+            echo "${tables[*]%/wav.scp}: sounds have changed since this stage was complete"
+            rm "$stamp"
+        fi
     fi
     mkdir -p "${known%/*}"
     printf '%s\n' "$now" >"$known"
 }
 
-# sounds_are_known LISTED KNOWN STAMP: whether they are those of the file KNOWN; without it, as in older folders, whether none
-# is newer than the stamp.
+# sounds_are_known LISTED KNOWN STAMP: whether all are in the file KNOWN; without it, as in older folders, whether none is newer
+# than the stamp.
 sounds_are_known() {
     if [[ -f $2 ]]; then
-        [[ $1 == "$(<"$2")" ]]
+        [[ -z $1 ]] || ! grep -qvxFf "$2" <<<"$1"
     else
         awk -v "computed=$(stat -c %Y "$3")" '$NF > computed { exit 1 }' <<<"$1"
     fi
@@ -187,15 +192,15 @@ is_complete() {
     [[ $(without_processes "$(<"$done")") != "$times" ]] || return 0
     [[ -f $sums ]] || return
     { read -r inode && copied=$(cat); } <"$sums" || return # empty where a disk was full
-    [[ $inode != "$(inode_of "$done")" ]] || is_renamed "$(<"$done")" "$times" || return
+    [[ $inode != "$(inode_of "$done")" ]] || names_other_folder "$(<"$done")" "$times" || return
     present=$(contents "${*:2}" "$(described cksum "${files[@]}")")
     [[ $(without_processes "$copied") == "$present" ]] || return
     write_stamps "$done" "$times" "$present"
 }
 
-# is_renamed STAMP TIMES: whether the stamp names no file of $out by the name that it has now.
-is_renamed() {
-    [[ -n ${out:-} && $1 != *"$out/"* && $2 == *"$out/"* ]]
+# names_other_folder STAMP TIMES: whether the stamp names no file of $out by the name that it has now, and TIMES do.
+names_other_folder() {
+    [[ -n ${out:-} && $1 != *[[:space:]=\'\"]"$out/"* && $2 == *"$out/"* ]]
 }
 
 # write_stamps DONE TIMES CONTENTS: write DONE and, beside it, by what a copy of it is known. DONE is as old as the
@@ -236,7 +241,7 @@ run_stage() {
     ((first <= ${stop_stage:?} && last >= ${stage:?})) || return 0
     mkdir -p "${log%/*}"
     if ((${#inputs[@]} + ${#outputs[@]})); then
-        forget_changed_sounds "$done" "${inputs[@]}" "${outputs[@]}"
+        forget_changed_sounds "$done" "${inputs[@]}"
         if is_complete "$done" "${inputs[@]}" "${outputs[@]}" -- "$words"; then
             echo "$title: complete"
             return

@@ -62,6 +62,18 @@ def test_another_sound_of_the_name_has_others(folder: Path, modified: int, conte
     assert not forget(folder), "once"
 
 
+def test_sounds_that_are_not_there_have_not_changed(folder: Path) -> None:
+    """As of a disk that is not mounted; when it comes back, they are compared as before."""
+    assert not forget(folder)
+    away = {name: (folder / f"{name}.wav").rename(folder / name) for name in ("one", "two")}
+    assert not forget(folder)
+    for name, path in away.items():
+        path.rename(folder / f"{name}.wav")
+        assert not forget(folder)
+    write_sound(folder / "two.wav", "other", COMPUTED - 200)
+    assert forget(folder)
+
+
 def test_in_folders_without_a_list_the_time_tells(folder: Path) -> None:
     write_sound(folder / "two.wav", "sound", COMPUTED + 200)
     assert "data/train: sounds have changed" in forget(folder)
@@ -71,7 +83,7 @@ def test_stage_that_reads_the_tables_is_repeated(folder: Path) -> None:
     def repeated() -> bool:
         script = (
             f". {ROOT}/local/stages.sh; stage=0 stop_stage=7 force=; "
-            "run_stage 1 features . data/train/{segments,wav.scp} -- true"
+            "run_stage 1 features . data/train/{segments,wav.scp} makes feats.scp -- true"
         )
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
@@ -85,3 +97,24 @@ def test_stage_that_reads_the_tables_is_repeated(folder: Path) -> None:
     assert (repeated(), repeated()) == (True, False)
     write_sound(folder / "one.wav", "other", COMPUTED - 200)
     assert (repeated(), repeated()) == (True, False)
+
+
+def test_stage_that_makes_the_tables_is_complete(tmp_path: Path) -> None:
+    """Its sounds are there, or new, when it has run."""
+    made = "mkdir -p data && echo RIFF >one.wav && echo one one.wav >data/wav.scp"
+    script = (
+        f". {ROOT}/local/stages.sh; stage=0 stop_stage=7 force=; "
+        f"run_stage 0 sounds . makes data/wav.scp -- bash -c '{made}'"
+    )
+    said = [
+        subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert "complete" not in said[0]
+    assert said[1] == "sounds: complete\n"
