@@ -14,8 +14,8 @@ LOST = "\ufffd"  # what a conversion has in the place of a letter that it did no
 # characters of other categories that show nothing: joiner, filler of two widths, blank of Braille
 BLANKS = frozenset("\u034f\u3164\uffa0\u2800" + LOST)
 DOTLESS = 0.05  # of words, with ı or İ: less are names in a text of another language
-TONES = frozenset(map(chr, (*range(0x2E5, 0x2EA), *range(0xA700, 0xA717), 0xA720, 0xA721)))
-"""Tone letters, as Chao's, which Unicode counts as symbols."""
+TONES = frozenset(map(chr, (*range(0x2E5, 0x2EC), *range(0xA700, 0xA717), 0xA720, 0xA721)))
+"""Chao's tone letters and others, which Unicode counts as symbols."""
 PUNCTUATION = '.,;:!?"…¿¡،؟。、！？«»'
 ALIKE = str.maketrans(
     "\u2018\u2019\u02bc\u2032\u00b4\u0060"
@@ -54,25 +54,29 @@ def compose(word: str) -> str:
 
 
 def split_letters(word: str) -> list[str]:
-    """The letters and digits of a word in lower case, composed, each with marks and tones after it.
+    """The letters and digits of a word in lower case, composed, each with its marks and tones.
 
-    Other signs, as apostrophes and hyphens, are left out: `list_unspelled`.
+    These stand behind their letter; tones before the first one are its own.
     """
     letters: list[str] = []
+    tones = ""
     for character in fold_case(word):
-        if _is_kept(character):
-            letters.append(character)
-        elif _is_attached(character) and letters:
+        if _is_letter(character):
+            letters.append(character + tones)
+            tones = ""
+        elif letters and _is_attached(character):
             letters[-1] += character
+        elif character in TONES:
+            tones += character
     return letters
 
 
 def list_unspelled(word: str) -> list[str]:
-    """The signs of a word that `split_letters` leaves out."""
-    return [c for c in fold_case(word) if not _is_kept(c) and not _is_attached(c)]
+    """The characters of a word that `split_letters` leaves out, such as apostrophes and hyphens."""
+    return [c for c in fold_case(word) if not (_is_letter(c) or _is_attached(c) or c in JOINERS)]
 
 
-def _is_kept(character: str) -> bool:
+def _is_letter(character: str) -> bool:
     return unicodedata.category(character)[0] in "LN"
 
 

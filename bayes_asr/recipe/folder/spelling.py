@@ -14,6 +14,7 @@ from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.marks import (
     LOST,
     find_mark,
+    fold_case,
     has_dotless,
     list_unspelled,
     split_letters,
@@ -23,6 +24,8 @@ from bayes_asr.recipe.folder.folding import trim
 
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5,}")
 """Five letters of Thai, Lao, Burmese, Khmer, Japanese or Chinese, whose words are shorter."""
+
+CLICKS = tuple("!|")  # as ǃ and ǀ are typed
 
 Spell = Callable[[str], str]
 
@@ -88,26 +91,36 @@ def spell_by_letters(
 
 
 def _describe_unspelled(spelled: Sequence[tuple[str, tuple[str, ...]]]) -> str:
-    """The signs of words that are no letters, and words that differ by them alone; may be empty."""
+    """The characters of words that are no letters, and words that differ by them alone; or ""."""
     by_sign: dict[str, list[str]] = {}
-    by_letters: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    by_letters: dict[tuple[str, ...], dict[str, str]] = {}
     for word, letters in spelled:
-        signs = list_unspelled(trim(word))
-        by_letters.setdefault(letters, {}).setdefault(tuple(signs), word)
-        for sign in dict.fromkeys(signs):
+        spoken = _trim_but_clicks(word)
+        by_letters.setdefault(letters, {}).setdefault(fold_case(spoken), word)
+        for sign in dict.fromkeys(list_unspelled(spoken)):
             by_sign.setdefault(sign, []).append(word)
     if not by_sign:
         return ""
-    alike = [" and ".join(words.values()) for words in by_letters.values() if len(words) > 1]
+    alike = [
+        " and ".join(words.values())
+        for words in by_letters.values()
+        if len(words) > 1 and any(map(list_unspelled, words))
+    ]
     which = [
         f"{sign} in {count_of(len(words), 'word')} ({name_some(words)})"
         for sign, words in by_sign.items()
     ]
     also = f"; {name_some(alike)} are spelled alike" if alike else ""
     return (
-        f"signs that are no letters are not spelled: {', '.join(which)}{also}; where one is a"
+        f"characters that are no letters are not spelled: {', '.join(which)}{also}; where one is a"
         " sound, write a letter for it, such as ʼ (U+02BC) or ǃ (U+01C3), or give a lexicon.txt"
     )
+
+
+def _trim_but_clicks(word: str) -> str:
+    """A word without punctuation at its ends, but for what may be a click at its beginning."""
+    trimmed = trim(word)
+    return word[0] + trimmed if word[:1] in CLICKS and trimmed[:1] != word[0] else trimmed
 
 
 def refuse_marks(path: Path) -> None:
