@@ -58,8 +58,7 @@ def printable(text: str) -> str:
     """Text from a file, as a terminal or a page may show it: control characters as escapes.
 
     Neither a newline, a sequence for the terminal, a turn of the direction of writing nor half a
-    surrogate pair is left in it. Letters of fonts of one's own, and newer ones than Unicode has
-    here, are.
+    surrogate pair is left in it. Letters of private use, as of older fonts of IPA, are.
     """
     if text.isprintable():
         return text
@@ -67,11 +66,8 @@ def printable(text: str) -> str:
 
 
 def _is_shown(character: str) -> bool:
-    return (
-        character.isprintable()
-        or character in JOINERS
-        or unicodedata.category(character) in ("Co", "Cn")  # private use, unassigned
-    )
+    is_private = unicodedata.category(character) == "Co"
+    return character.isprintable() or character in JOINERS or is_private
 
 
 class InputError(ValueError):

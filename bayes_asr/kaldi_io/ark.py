@@ -7,7 +7,7 @@ unpickles an archive that asks for it.
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -134,19 +134,22 @@ def read_scp(path: Path, *, open_pipe: OpenPipe | None = None, moves: Moves = ()
     """Read an scp: utterance -> rxfilename ("file.ark:123", "file.ark:123[0:99]").
 
     A relative file is looked for in the working directory, as Kaldi does, then beside the scp and
-    in each folder above it, among which is the root of its experiment. An absolute one that is not
-    there is that beside the scp where it was in folders called alike, such as data/train. moves:
-    the first whose folder a name begins with is applied before that. Raises InputError for a
-    repeated utterance, a missing field, and for a pipe unless `open_pipe`, the function that would
-    run it, is given.
+    in each folder above it, among which is the root of its experiment. An archive that is not there
+    is that beside the scp which has its utterances, if its folders are called alike, such as
+    data/train. moves: the first whose folder a name begins with is applied before that. Raises
+    InputError for a repeated utterance, a missing field, and for a pipe unless `open_pipe`, the
+    function that would run it, is given.
     """
     path = Path(path)
     table = read_pairs(path)
     if table is None or any(map(is_pipe, table.values())):
         table = _check_scp(path, open_pipe)
     # Millions of utterances lie in few archives: each file is looked for once.
-    home = os.path.abspath(path.parent)
-    resolved = {name: _find(name, path, home, moves) for name in list_files(table.values())}
+    home = os.path.dirname(os.path.realpath(path))  # of a link, the folder that it leads to
+    resolved = {name: _find(name, path, moves) for name in list_files(table.values())}
+    for name, path_now in resolved.items():
+        if os.path.isabs(path_now) and _has_moved(path_now, home):
+            resolved[name] = _find_beside(name, home, table) or path_now
     if all(name == path_now for name, path_now in resolved.items()):
         return table
     for utt, rxfilename in table.items():
@@ -264,14 +267,12 @@ def _check_scp(path: Path, open_pipe: OpenPipe | None) -> dict[str, str]:
     return table
 
 
-def _find(name: str, scp: Path, home: str, moves: Moves) -> str:
-    """The path of a file that an scp in the folder `home` names; its name where there is none."""
+def _find(name: str, scp: Path, moves: Moves) -> str:
+    """The path of a file that an scp names; its name where no such file is found."""
     name = next(
         (target + name[len(begin) :] for begin, target in moves if _is_in(name, begin)), name
     )
-    if os.path.isabs(name):
-        return _find_moved(name, home)
-    if os.path.exists(name):
+    if os.path.isabs(name) or os.path.exists(name):
         return name
     # Beside the scp as it was named, then in each folder above it.
     directories = (scp.parent, *scp.parent.absolute().parents)
@@ -279,15 +280,28 @@ def _find(name: str, scp: Path, home: str, moves: Moves) -> str:
     return next(filter(os.path.exists, above), name)
 
 
-def _find_moved(name: str, home: str) -> str:
-    """An absolute name, or the file of that name in `home` where a folder above it was moved."""
-    folder, file = os.path.split(name)
+def _has_moved(name: str, home: str) -> bool:
+    """Whether a file is not there, but was in a folder that is called as `home`, as data/train."""
+    folder = os.path.dirname(name)
     # Names of thousands of sounds need no more than the first comparison.
-    if os.path.basename(folder) != os.path.basename(home) or os.path.exists(name):
-        return name
-    beside = os.path.join(home, file)
-    is_same = Path(folder).parts[-2:] == Path(home).parts[-2:] and os.path.exists(beside)
-    return beside if is_same else name
+    return (
+        os.path.basename(folder) == os.path.basename(home)
+        and Path(folder).parts[-2:] == Path(home).parts[-2:]
+        and not os.path.exists(name)
+    )
+
+
+def _find_beside(name: str, home: str, table: dict[str, str]) -> str | None:
+    """The archive in `home` of a name that a table has, if its last utterance is there too."""
+    entries = (pair for pair in reversed(table.items()) if strip_offset(pair[1]) == name)
+    utt, rxfilename = next(entries)
+    offset, key = rxfilename[len(name) + 1 :].partition("[")[0], f"{utt} ".encode()
+    beside = os.path.join(home, os.path.basename(name))
+    with suppress(OSError, ValueError), open(beside, "rb") as archive:
+        # An archive of other numbers has utterances at other places.
+        archive.seek(int(offset) - len(key))
+        return beside if archive.read(len(key)) == key else None
+    return None
 
 
 def _is_in(name: str, directory: str) -> bool:

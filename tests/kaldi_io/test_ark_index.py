@@ -50,28 +50,34 @@ def test_relative_paths_are_kaldis_then_the_scps_folder(
     assert dict(iter_matrices(data / "feats.scp"))["u"].tolist() == [[1, 1], [1, 1]]
 
 
-@pytest.mark.parametrize("folder", ["data/train", "data-fmllr-tri3/train"])
+@pytest.mark.parametrize(
+    ("folder", "width", "is_found"),
+    [("data/train", 2, True), ("data-fmllr/train", 2, False), ("data/train", 4, False)],
+)
 def test_archive_is_found_beside_its_table_when_the_folders_above_have_moved(
-    tmp_path: Path, folder: str
+    folder: str, width: int, is_found: bool, tmp_path: Path
 ) -> None:
-    """Where another name is of another folder, the table is as it was."""
+    """Where that is of other numbers, or in a folder of another name, the table is as it was."""
     before, now = tmp_path / "before", tmp_path / "now"
     data = before / "data/train"
     data.mkdir(parents=True)
-    write_matrices([("u", MATRIX)], data / "feats.ark", data / "feats.scp")
-    lines = (data / "feats.scp").read_text()
-    assert str(data) in lines
+    write_matrices([(u, MATRIX) for u in "uv"], data / "feats.ark", data / "feats.scp")
+    lines = read_scp(data / "feats.scp")
     before.rename(now)
     (now / "data").rename(now / Path(folder).parent)
-    found = read_scp(now / folder / "feats.scp")
-    if folder == "data/train":
-        assert np.array_equal(dict(iter_matrices(now / folder / "feats.scp"))["u"], MATRIX)
-        data.mkdir(parents=True)
-        write_matrices([("u", MATRIX + 1)], data / "feats.ark")
-        found = read_scp(now / folder / "feats.scp")
-        assert found["u"].startswith(str(data)), "what is there is taken"
-    else:
-        assert found == {"u": lines.split()[1]}
+    (now / "link.scp").symlink_to(f"{folder}/feats.scp")
+    if width != MATRIX.shape[1]:
+        other = [(u, np.ones((len(MATRIX), width), np.float32)) for u in "uv"]
+        write_matrices(other, now / folder / "feats.ark")
+    for table in (now / folder / "feats.scp", now / "link.scp"):
+        found = read_scp(table)
+        if is_found:
+            assert np.array_equal(dict(iter_matrices(table))["v"], MATRIX)
+        else:
+            assert found == lines
+    data.mkdir(parents=True)
+    (data / "feats.ark").touch()
+    assert read_scp(now / folder / "feats.scp") == lines, "what is there is taken"
 
 
 def test_digits_alone_are_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,15 +89,10 @@ def _check_no_network(run: Path) -> None:
     history = run / HISTORY
     remains = [*filter(is_there, (run / BEST, *find_files(run, "*.damaged")))]
     remains += [history] if is_there(history) and history.stat().st_size else []
-    if remains == [run / BEST]:
-        raise InputError(
-            f"{remains[0]}: was not trained here, so that no training goes on; begin another with"
-            f" train.init_from, or {advise_new_run()}"
-        )
     if remains:
         raise InputError(
-            f"{remains[0]}: of a run that has no {LAST} to go on from; restore that,"
-            f" train into another folder, or {advise_new_run()}"
+            f"{remains[0]}: of a run that has no {LAST} to go on from; restore that, train into"
+            f" another folder, which train.init_from may begin from this, or {advise_new_run()}"
         )
 
 

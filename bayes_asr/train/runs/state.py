@@ -49,8 +49,8 @@ def write(run: Path, state: str, **fields: Any) -> None:
 def recording(run: Path) -> Iterator[None]:
     """Record that the run is running, then how the block ends, and why.
 
-    A run that is there stays what it was where going on is refused, also one that has a network and
-    no state, as an adapted one.
+    A run that is there stays what it was where going on is refused. One of adapt has a network and
+    no state.
     """
     present = read(run)
     if not present and not is_there(run / BEST):

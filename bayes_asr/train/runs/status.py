@@ -44,7 +44,7 @@ def list_runs(directory: Path) -> list[RunStatus]:
     """Status of every run at or below a folder, by path; InputError where there is none."""
     if not directory.is_dir():
         raise InputError(f"{directory}: there is no such folder")
-    runs = _find_runs(directory)
+    runs = _find_runs(directory, state.NAME, HISTORY, BEST)
     if not runs:
         raise InputError(f"{directory}: no run at or below this folder; train one into it")
     return [read_status(run) for run in runs]
@@ -54,7 +54,7 @@ def warn_of_unscored(directory: Path, *files: str) -> None:
     """Name the runs at or below a folder that have none of these score files, and their states."""
     unscored = [
         f"{run} ({_describe_state(read_status(run))})"
-        for run in _find_runs(directory)
+        for run in _find_runs(directory, state.NAME, HISTORY)  # that were trained
         if not any(is_there(run / file) for file in files)
     ]
     if unscored:
@@ -65,8 +65,9 @@ def warn_of_unscored(directory: Path, *files: str) -> None:
         )
 
 
-def _find_runs(directory: Path) -> list[Path]:
-    return sorted({file.parent for file in find_below(directory, state.NAME, HISTORY, BEST)})
+def _find_runs(directory: Path, *files: str) -> list[Path]:
+    """The folders at or below a folder that have one of the files."""
+    return sorted({file.parent for file in find_below(directory, *files)})
 
 
 def _describe_state(status: RunStatus) -> str:
@@ -89,8 +90,9 @@ def read_status(run: Path) -> RunStatus:
     except (InputError, OSError) as error:
         reason = complaint(error)
     errors = [entry["dev_error"] for entry in history if entry["dev_error"] is not None]
-    # A network without any epoch was made of another, as by adapt or import-weights.
-    is_complete = epoch == epochs if history else is_there(run / BEST)
+    # A network without any record was made of another, as by adapt or import-weights.
+    is_trained = bool(history or recorded or reason)
+    is_complete = epoch == epochs if is_trained else is_there(run / BEST)
     state_name = _infer_state(recorded.get("state"), is_complete, is_held(run / MARK))
     return RunStatus(
         run=str(run),
