@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.base.log import LOGGER
 from bayes_asr.decode.export import export_onnx, export_torch, export_torchscript
 from bayes_asr.decode.forward.log_likelihoods import load
@@ -59,16 +59,16 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _write_program(args: argparse.Namespace) -> None:
-    network, origin = load(args.run, args.counts), describe_network(args.run)
+    network, record = load(args.run, args.counts), describe_network(args.run)
     if network.speakers:
         LOGGER.warning(
-            "%s: the activations of %d speakers are left out; bayes-asr fold --speaker makes the"
-            " network of one",
-            *(args.run, len(network.speakers)),
+            "%s: the activations of %s are left out; bayes-asr fold --speaker makes the network of"
+            " one",
+            *(args.run, count_of(len(network.speakers), "speaker")),
         )
     if args.onnx:
-        export_onnx(network, args.onnx, step=args.step, quantize=args.quantize, origin=origin)
+        export_onnx(network, args.onnx, step=args.step, quantize=args.quantize, record=record)
     elif args.torch:
-        export_torch(network, args.torch, step=args.step, origin=origin)
+        export_torch(network, args.torch, step=args.step, record=record)
     else:
-        export_torchscript(network, args.torchscript, origin=origin)
+        export_torchscript(network, args.torchscript, record=record)

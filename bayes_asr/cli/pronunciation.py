@@ -2,9 +2,9 @@
 
 import argparse
 import json
+import os
 import shlex
 from collections.abc import Collection, Container, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -115,12 +115,13 @@ def _refuse_namesake(scores: Path, file: Path) -> None:
 
     Scores of earlier versions do not say of which file they are.
     """
-    with suppress(FileNotFoundError, LookupError, TypeError):
-        other = Path(read_json(scores)[0]["file"])
-        if other != real_path(file) and is_there(other):
-            raise InputError(
-                f"{scores}: of {other}, not of {file}; name a folder for each by --out"
-            )
+    try:
+        other = read_json(scores)[0]["file"]
+        is_other = not os.path.samefile(other, file)
+    except (OSError, InputError, LookupError, TypeError, ValueError):  # none, or none that tell
+        return
+    if is_other:
+        raise InputError(f"{scores}: of {other}, not of {file}; name a folder for each by --out")
 
 
 def _score_set(args: argparse.Namespace, out: Path) -> tuple[list[ScoredUtterance], FindSounds]:

@@ -44,6 +44,9 @@ def _find_key(key: str) -> str:
         words = key.split(".")[:depth] if get_origin(hint) is Mapping else key.split(".")
         if are_alike(typed_key, ".".join(words)):
             return typed_key
+    section, _, name = key.rpartition(".")
+    if any(are_alike(typed_key, f"{section}.NAME.{name}") for typed_key in keys()):
+        return key  # the name was forgotten
     sections = (".".join(typed_key.split(".")[: key.count(".") + 1]) for typed_key in keys())
     return next((section for section in sections if are_alike(section, key)), key)
 

@@ -4,7 +4,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,14 +23,12 @@ from bayes_asr.base.installed import install_command
 from bayes_asr.data.features.front_end import FrontEnd
 from bayes_asr.decode.forward.exportable import ExportableNetwork
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
+from bayes_asr.decode.search.search_record import Record
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 EXAMPLE = 11  # frames that are traced; the length stays open
 OLDEST_TORCH = "2.8"  # the first that translates loops over frames into ONNX
-
-
-Origin = Mapping[str, str]
-"""What is recorded of the run of a network, as `describe_network` says it."""
+NO_RECORD: Record = MappingProxyType({})  # of a network of no run
 
 
 def export_onnx(
@@ -39,7 +37,7 @@ def export_onnx(
     *,
     step: bool = False,
     quantize: bool = False,
-    origin: Origin = MappingProxyType({}),
+    record: Record = NO_RECORD,
 ) -> None:
     """Write an ONNX model of opset 20 with what it must be given in its metadata.
 
@@ -60,7 +58,7 @@ def export_onnx(
     _forget_sources(model.graph)
     model.producer_name, model.producer_version = "bayes_asr", __version__
     onnx.helper.set_model_props(
-        model, {**describe(network, step=step, quantize=quantize), **origin}
+        model, {**describe(network, step=step, quantize=quantize), **record}
     )
     _write(model.SerializeToString(), path)
 
@@ -88,23 +86,21 @@ def export_torch(
     path: Path,
     *,
     step: bool = False,
-    origin: Origin = MappingProxyType({}),
+    record: Record = NO_RECORD,
 ) -> None:
     """Write a program of torch.export, which `torch.export.load` reads."""
     program = export_program(network, step=step)
-    extra = {"network.json": json.dumps({**describe(network, step=step), **origin})}
+    extra = {"network.json": json.dumps({**describe(network, step=step), **record})}
     content = io.BytesIO()
     with _quiet():
         torch.export.save(program, content, extra_files=extra)
     _write(content.getbuffer(), path)
 
 
-def export_torchscript(
-    network: LogLikelihoods, path: Path, *, origin: Origin = MappingProxyType({})
-) -> None:
+def export_torchscript(network: LogLikelihoods, path: Path, *, record: Record = NO_RECORD) -> None:
     """Write a TorchScript module; InputError for a recurrent network."""
     plain = network.plain()
-    extra = {"network.json": json.dumps({**describe(network), **origin})}
+    extra = {"network.json": json.dumps({**describe(network), **record})}
     content = io.BytesIO()
     with _quiet():
         traced = torch.jit.trace(plain, tuple(_examples(network)), check_trace=False)

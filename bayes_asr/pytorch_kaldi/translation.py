@@ -56,8 +56,8 @@ class Translation:
     """The translation of an experiment.
 
     keys: of our configuration, by section; notes: what could not be carried over; of_network: those
-    of the network and its front ends; origins: what each layer and head of ours is there, by its
-    name; nothing where ours has no such network.
+    of the notes that are of the network and its front ends; origins: what each layer and head of
+    ours is there, by its name; nothing where ours has no such network.
     """
 
     keys: Translated

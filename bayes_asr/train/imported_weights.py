@@ -43,9 +43,9 @@ def write_imported_run(
 
     Normalisation and priors are measured on the training set of the configuration. states: of each
     layer and head by name; files: where they come from, for env.json; epochs: of their training,
-    as dropout of the last one scales them; counts: of the labels of the
-    first head, instead of those of the alignments. InputError where weights do not fit the network
-    of the configuration, or the data.
+    the dropout of the last of which scales candidates; counts: of the labels of the first head,
+    instead of those of the alignments. InputError where weights do not fit the network of the
+    configuration, or the data.
     """
     config = record.make_paths_absolute(config)
     with alone_in(run):

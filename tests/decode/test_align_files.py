@@ -194,7 +194,7 @@ def test_textgrid_of_a_namesake_is_not_replaced(
     namesake.write_bytes(riff(samples))
     given = ["align", str(run), str(namesake), text, f"--textgrid={grids}"]
     assert main(given) == 1
-    said = f"and {namesake} has {len(samples) / RATE:.3f} s; name a folder for each by --textgrid"
+    said = f"and {namesake} {len(samples) / RATE:.3f} s: it may be of another recording"
     assert said in capsys.readouterr().err
     assert (grids / "talk.TextGrid").read_bytes() == written
     (grids / "talk.TextGrid").write_text("by hand, and no TextGrid")

@@ -22,7 +22,7 @@ from bayes_asr.decode.graph.lexicon import Pronunciation, bears_positions, strip
 from bayes_asr.decode.lattices.ctm import Place, TimedLabel, find_place
 
 TIERS = ("words", "phones")
-SAME_LENGTH = 1e-3  # seconds: two recordings are hardly so alike
+SAME_LENGTH = 0.05  # seconds: a TextGrid of a set ends with the last frame of its recording
 
 
 @loadable
@@ -87,8 +87,8 @@ def refuse_other_length(grid: Path, file: Path, seconds: float) -> None:
         return
     if abs(end - seconds) >= SAME_LENGTH:
         raise InputError(
-            f"{grid}: of a recording of {end:.3f} s, and {file} has {seconds:.3f} s; name a folder"
-            " for each by --textgrid, or give --force"
+            f"{grid}: is {end:.3f} s long, and {file} {seconds:.3f} s: it may be of another"
+            " recording of that name; name a folder for each by --textgrid, or give --force"
         )
 
 

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayes_asr.base.errors import InputError
+from bayes_asr.base.errors import InputError, count_of
 from bayes_asr.base.files import read_bytes
 from bayes_asr.base.installed import install_command
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, split_streams
 from bayes_asr.decode.forward.interface import LOG_LIKELIHOODS
+from bayes_asr.decode.search.search_record import NETWORK
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.train.runs.trained_network import TrainedNetwork
 
@@ -34,11 +35,11 @@ class OnnxNetwork:
     kind = LOG_LIKELIHOODS
 
     def __init__(
-        self, path: Path, network: TrainedNetwork, origin: Mapping[str, str] = MappingProxyType({})
+        self, path: Path, network: TrainedNetwork, record: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         """Open a file; InputError for what this program has not written of this network.
 
-        origin: the record of its run. Files of earlier versions say nothing of theirs.
+        record: of its run, as of `describe_network`.
         """
         try:
             import onnxruntime
@@ -64,14 +65,14 @@ class OnnxNetwork:
             """What the caller does: normalisation by speaker; for a step, and for streams of
             another rate than the first, deltas and context too."""
             self._check_inputs(network.front_ends)
-            self.record = {key: about[key] for key in origin if key in about}
-            """What the file says of the run of its network."""
-            if self.record and self.record != origin:
-                raise self._refuse("has other weights")
+            self.record = {NETWORK: about[NETWORK]} if NETWORK in about else {}
+            """That of the network that was exported; empty for files of earlier versions."""
+            if self.record not in ({}, record):
+                raise self._refuse("is of another network than the run has now")
             if network.speakers:
                 LOGGER.warning(
-                    "%s: computes all speakers alike, without the activations of %d in the run",
-                    *(path, len(network.speakers)),
+                    "%s: computes all speakers alike; the run has activations of %s",
+                    *(path, count_of(len(network.speakers), "speaker")),
                 )
             # A file does not say what made its features of sound.
             for name, front_end in self.front_ends.items():
@@ -105,18 +106,18 @@ class OnnxNetwork:
         """InputError for another front end than that of the run."""
         for name in {**front_ends, **self.front_ends}:
             if name not in front_ends or name not in self.front_ends:
-                raise self._refuse(f"reads {', '.join(self.front_ends)}, unlike that")
+                raise self._refuse(f"reads {', '.join(self.front_ends)}, unlike the run")
             now, trained = self.front_ends[name], front_ends[name]
             # The file appends deltas and context itself, unless the caller does.
             width = trained.size if now.shape == trained.shape else trained.stored_size
             if now.size != width or now.cmvn != trained.cmvn:
                 what = f"{now.size} values of {name}, {now.preparation}"
-                raise self._refuse(f"reads {what}, unlike that")
+                raise self._refuse(f"reads {what}, unlike the run")
 
     def _refuse(self, why: str) -> InputError:
         return InputError(
-            f"{self._path}: {why}, unlike the network of the run; export that again by bayes-asr"
-            " export RUN --onnx FILE"
+            f"{self._path}: {why}; export the network of the run again by bayes-asr export RUN"
+            " --onnx FILE"
         )
 
     def compute_prepared(self, matrices: Sequence[np.ndarray]) -> list[Tensor]:

@@ -58,13 +58,13 @@ def test_file_that_fits_is_computed_with(network: TrainedNetwork, tmp_path: Path
 
 def test_file_of_other_weights_is_refused(network: TrainedNetwork, tmp_path: Path) -> None:
     """As of a run that was trained again since; one of an earlier version does not say."""
-    path, origin = tmp_path / "x.onnx", {"network": "12ab"}
-    assert OnnxNetwork(write_product(path, **FITTING), network, origin).record == {}
+    path, record = tmp_path / "x.onnx", {"network": "12ab"}
+    assert OnnxNetwork(write_product(path, **FITTING), network, record).record == {}
     write_product(path, **FITTING, network="12ab")
-    assert OnnxNetwork(path, network, origin).record == origin
+    assert OnnxNetwork(path, network, record).record == record
     write_product(path, **FITTING, network="34cd")
-    with pytest.raises(InputError, match=r"x.onnx: has other weights"):
-        OnnxNetwork(path, network, origin)
+    with pytest.raises(InputError, match=r"x.onnx: is of another network"):
+        OnnxNetwork(path, network, record)
 
 
 def test_speakers_whose_activations_a_file_lacks_are_counted(
@@ -72,7 +72,7 @@ def test_speakers_whose_activations_a_file_lacks_are_counted(
 ) -> None:
     adapted = replace(network, speakers={"anna": {}, "bert": {}})
     OnnxNetwork(write_product(tmp_path / "x.onnx", **FITTING), adapted)
-    assert "x.onnx: computes all speakers alike, without the activations of 2" in messages()
+    assert "x.onnx: computes all speakers alike; the run has activations of 2" in messages()
 
 
 @pytest.mark.slow
