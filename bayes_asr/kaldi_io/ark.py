@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from bayes_asr.base.errors import InputError, opening
-from bayes_asr.base.files import writing
+from bayes_asr.base.files import open_to_read, writing
 from bayes_asr.kaldi_io.binary import (
     KaldiReader,
     iter_lines,
@@ -297,7 +297,7 @@ def _find_beside(name: str, home: str, table: dict[str, str]) -> str | None:
     utt, rxfilename = next(entries)
     offset, key = rxfilename[len(name) + 1 :].partition("[")[0], f"{utt} ".encode()
     beside = os.path.join(home, os.path.basename(name))
-    with suppress(OSError, ValueError), open(beside, "rb") as archive:
+    with suppress(OSError, ValueError), open_to_read(beside) as archive:
         # An archive of other numbers has utterances at other places.
         archive.seek(int(offset) - len(key))
         return beside if archive.read(len(key)) == key else None
