@@ -31,20 +31,26 @@ def write_sound(path: Path, content: str, modified: int) -> None:
     os.utime(path, (modified, modified))
 
 
-def forget(folder: Path) -> str:
-    """What is said; empty where the stamp stays."""
-    stamp = folder / "log" / "mfcc.done"
-    stamp.touch()
-    os.utime(stamp, (COMPUTED, COMPUTED))
+def bash(folder: Path, script: str) -> str:
+    """What a script prints that succeeds in a folder."""
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", SCRIPT],
+        ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert stamp.exists() == (not done.stdout), done
     return done.stdout
+
+
+def forget(folder: Path) -> str:
+    """What is said; empty where the stamp stays."""
+    stamp = folder / "log" / "mfcc.done"
+    stamp.touch()
+    os.utime(stamp, (COMPUTED, COMPUTED))
+    printed = bash(folder, SCRIPT)
+    assert stamp.exists() == (not printed), printed
+    return printed
 
 
 def test_sounds_that_stay_keep_their_mfcc(folder: Path) -> None:
@@ -85,14 +91,7 @@ def test_stage_that_reads_the_tables_is_repeated(folder: Path) -> None:
             f". {ROOT}/local/stages.sh; stage=0 stop_stage=7 force=; "
             "run_stage 1 features . data/train/{segments,wav.scp} makes feats.scp -- true"
         )
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return "features: complete" not in done.stdout
+        return "features: complete" not in bash(folder, script)
 
     assert (repeated(), repeated()) == (True, False)
     write_sound(folder / "one.wav", "other", COMPUTED - 200)
@@ -106,15 +105,6 @@ def test_stage_that_makes_the_tables_is_complete(tmp_path: Path) -> None:
         f". {ROOT}/local/stages.sh; stage=0 stop_stage=7 force=; "
         f"run_stage 0 sounds . makes data/wav.scp -- bash -c '{made}'"
     )
-    said = [
-        subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for _ in range(2)
-    ]
+    said = [bash(tmp_path, script) for _ in range(2)]
     assert "complete" not in said[0]
     assert said[1] == "sounds: complete\n"
