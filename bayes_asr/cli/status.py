@@ -58,7 +58,7 @@ def _format_row(status: RunStatus, top: Path) -> tuple[str, ...]:
     return (
         name if name != "." else status.run,
         status.state,
-        f"{status.epoch}/{'?' if status.epochs is None else status.epochs}",
+        f"{status.epoch}/{status.epochs or '?'}" if status.has_epochs else "",
         "" if status.best is None else f"{status.judged_by} {status.best:.4f}",
         "" if status.frames_per_second is None else f"{status.frames_per_second:.0f}",
         "" if seconds is None else str(timedelta(seconds=round(min(seconds, LONGEST)))),

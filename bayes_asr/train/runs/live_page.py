@@ -36,7 +36,8 @@ def write_page(runs: Sequence[RunStatus], path: Path, seconds: float) -> None:
 def _describe_run(run: RunStatus) -> str:
     best = "" if run.best is None else f", best {run.judged_by} on dev {run.best:.4f}"
     why = f": {run.why}" if run.why else ""
-    line = f"{run.state}{why}, epoch {run.epoch} of {run.epochs or '?'}{best}"
+    epochs = f", epoch {run.epoch} of {run.epochs or '?'}" if run.has_epochs else ""
+    line = f"{run.state}{why}{epochs}{best}"
     return (
         f"<h2>{escape(printable(run.run))}</h2><p>{escape(printable(line))}</p>\n"
         f"{_draw_curves(Path(run.run), run.epochs or run.epoch)}"

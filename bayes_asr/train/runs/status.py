@@ -39,6 +39,11 @@ class RunStatus:
     seconds_left: float | None
     why: str | None
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether it was trained, or will be, and not made of another network."""
+        return self.epoch > 0 or self.state != "finished"
+
 
 def list_runs(directory: Path) -> list[RunStatus]:
     """Status of every run at or below a folder, by path; InputError where there is none."""
@@ -98,7 +103,7 @@ def read_status(run: Path) -> RunStatus:
         run=str(run),
         state=state_name,
         epoch=epoch,
-        epochs=epochs,
+        epochs=epochs if is_trained else None,
         judged_by=judged_by,
         best=best,
         dev_error=min(errors, default=None),

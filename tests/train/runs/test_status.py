@@ -267,7 +267,11 @@ def test_refusal_leaves_a_run_what_it_was(
 
 
 def test_refusal_leaves_a_network_that_was_not_trained_here(
-    small_run: Path, small_corpus: Path, tmp_path: Path, messages: Any
+    small_run: Path,
+    small_corpus: Path,
+    tmp_path: Path,
+    messages: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As one of import-weights or adapt, which has neither a state nor epochs."""
     run = tmp_path / "run"
@@ -278,6 +282,9 @@ def test_refusal_leaves_a_network_that_was_not_trained_here(
     with pytest.raises(InputError, match=r"best.pt: .* no last.pt .* train.init_from"):
         train(config_of(small_corpus), run)
     assert [status.state for status in list_runs(tmp_path)] == ["finished"]
+    assert main(["status", str(tmp_path), "--page", str(tmp_path / "page.html")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["run", "finished"]
+    assert "epoch" not in (tmp_path / "page.html").read_text().rpartition("</style>")[2]
     read_network(run)
     assert "has not ended" not in messages()
 
