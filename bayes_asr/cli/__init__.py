@@ -74,7 +74,8 @@ def main(argv: list[str] | None = None) -> int:
                 args, run = read_arguments(words, verb)
             refuse_overwriting(args)
             log.log_to_screen()
-            run(args)
+            with _interrupted_by_ends():
+                run(args)
     except (InputError, OSError, MemoryError) as error:
         # As under `| head`: nobody reads on, and shells expect the status of SIGPIPE.
         if isinstance(error, BrokenPipeError) and is_gone(sys.stdout):
@@ -91,9 +92,12 @@ def main(argv: list[str] | None = None) -> int:
     except StoppedError as stopped:
         say(f"{name}: {stopped}")
         return 128 + stopped.number
-    except KeyboardInterrupt:
-        say(f"{name}: interrupted")
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        if not interrupt.args:
+            say(f"{name}: interrupted")
+            return INTERRUPTED
+        say(f"{name}: interrupted by {interrupt}")
+        return 128 + signal.Signals[str(interrupt)]
     return 0
 
 
@@ -149,6 +153,36 @@ def _ended_by_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def _interrupted_by_ends() -> Iterator[None]:
+    """Raise KeyboardInterrupt, with their names, on SIGTERM and SIGHUP too: what is temporary goes.
+
+    The first alone: they come twice, to a process and to its group. One that is ignored, as by
+    nohup, stays ignored. Processes that train together end one another by them, in silence.
+    """
+    ends = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    together = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if together or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    came = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if not came:
+            came = True
+            raise KeyboardInterrupt(signal.Signals(number).name)
+
+    for number in ends:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

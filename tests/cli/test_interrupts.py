@@ -1,11 +1,15 @@
-"""SIGINT before a verb has begun: one line, and the status of a shell."""
+"""Signals that end a verb: one line, and the status of a shell."""
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.attacks.extremes import COMMANDS, module_of
+from tests.support.places import ROOT
 
 INTERRUPTED = """
 import os, signal, sys
@@ -25,3 +29,50 @@ def test_interrupt_while_arguments_are_parsed_is_one_line(command: str) -> None:
     code = INTERRUPTED.format(command=command, file=module_of(command).__file__)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "bayes-asr: interrupted\n")
+
+
+RESTING = """
+import signal, sys, tempfile
+from bayes_asr.base.processes.pool import map_utterances
+from bayes_asr.cli import main, status
+from tests.base.processes.test_pool import say_and_rest
+
+def rest(args):
+    with tempfile.TemporaryDirectory(dir=args.folder):
+        list(map_utterances(say_and_rest, [(str(number), number) for number in range(9)], 2))
+
+status.run = rest
+signal.signal(signal.SIGHUP, signal.Handlers[sys.argv[2]])
+sys.exit(main(["status", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("hang_up", "ends", "expected"),
+    [
+        ("SIG_DFL", [signal.SIGTERM], "SIGTERM"),
+        ("SIG_DFL", [signal.SIGHUP, signal.SIGTERM], "SIGHUP"),
+        ("SIG_IGN", [signal.SIGHUP, signal.SIGTERM], "SIGTERM"),  # as by nohup
+    ],
+)
+def test_ends_from_outside_leave_nothing_behind(
+    tmp_path: Path, hang_up: str, ends: list[signal.Signals], expected: str
+) -> None:
+    """A queue and a closed terminal signal a process that has workers, or its group too."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", RESTING, str(tmp_path), hang_up],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with parent:
+        assert parent.stdout
+        assert [parent.stdout.readline() for _ in range(2)] == ["resting\n"] * 2
+        for number in ends:
+            parent.send_signal(number)
+        said, complaint = parent.communicate(timeout=30)
+    assert (said, complaint) == ("", f"bayes-asr status: interrupted by {expected}\n")
+    assert parent.returncode == 128 + signal.Signals[expected]
+    assert not [*tmp_path.iterdir()]

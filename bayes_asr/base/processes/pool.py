@@ -18,6 +18,7 @@ from bayes_asr.base.processes.malloc import THREADS, share_threads
 from bayes_asr.base.shards import Mapper
 
 SAFE_PATH = "PYTHONSAFEPATH"
+ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -121,8 +122,8 @@ class _Context(SpawnContext):
 def _end_with_parent() -> None:
     """Leave interrupts to the parent process, but end where that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Interrupts were blocked at the start, so none came before they were ignored.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # They were blocked at the start, so no interrupt came before it was ignored.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     parent = multiprocessing.parent_process()
 
     # A thread waits for the parent, since the main thread may be deep in a computation.
@@ -144,8 +145,9 @@ def _environment_of_workers(nj: int) -> Iterator[None]:
     variables = {SAFE_PATH: "1", THREADS: os.environ.get(THREADS, share_threads(nj))}
     previous = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
-    # A process inherits the mask, so a worker is born with interrupts blocked.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # A worker is born with interrupts blocked, since it inherits the mask, and so do the threads of
+    # the pool: a signal that one of them took would not wake the main thread, which acts on it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
         yield
     finally:
