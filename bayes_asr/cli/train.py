@@ -7,7 +7,6 @@ from pathlib import Path
 from bayes_asr.base import log
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
-from bayes_asr.base.processes.launch import launch
 from bayes_asr.base.processes.malloc import keep_freed_memory
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.cli.arguments import whole
@@ -42,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Train, or go on; in several processes, each of which runs this verb again."""
     if args.nproc > 1:
-        raise SystemExit(launch(args.nproc, _arguments(args)))
+        raise SystemExit(find("base.processes.launch:launch")(args.nproc, _arguments(args)))
     keep_freed_memory()
     with group.process_group():
         layers = args.config
