@@ -16,7 +16,7 @@ from bayes_asr.base.errors import InputError, count_of, name_some
 from bayes_asr.base.files import discard, is_there, real_path, replacing, settle, together
 from bayes_asr.base.lock import alone_in
 from bayes_asr.base.log import LOGGER
-from bayes_asr.base.places import refuse_foreign, refuse_replacing
+from bayes_asr.base.places import refuse_foreign, refuse_read, refuse_replacing
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.programs import open_pipe
 from bayes_asr.base.shards import Mapper
@@ -233,9 +233,10 @@ def align_flat_start(
     """Align the Kaldi directory `data` at equal lengths of all states of a transcript.
 
     The units are those of `model` (final.mdl, its tree beside it), or else three states for every
-    phone of `transcripts.lang`. Writes the same files as `align_run`.
+    phone of `transcripts.lang`. Writes the same files as `align_run`, but not into its folder.
     """
     _refuse_foreign_files(out)
+    refuse_read(out, [model.parent] if model else [])
     directory = read_data_dir(data, open_pipe=open_pipe)
     features = Features(directory, FrontEnd(), open_pipe=open_pipe)
     report_lacking({FEATURES: directory}, max_skipped, LIMIT)

@@ -44,6 +44,16 @@ def run(corpus: Path) -> Path:
     return run
 
 
+def test_alignments_beside_the_model_that_is_read_stay(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ali = corpus / "exp" / "ali"
+    before = (ali / "ali.1.gz").read_bytes()
+    assert flat(corpus, "dev", f"--model={ali / 'final.mdl'}", f"--out={ali}") == 1
+    assert f"{ali}: holds what is read" in capsys.readouterr().err
+    assert (ali / "ali.1.gz").read_bytes() == before
+
+
 @pytest.mark.slow
 def test_a_network_starts_from_nothing_and_finds_the_phones(corpus: Path, run: Path) -> None:
     """The network moves the boundaries to where the sound changes."""
