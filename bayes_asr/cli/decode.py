@@ -194,6 +194,8 @@ def _from_run(run: Path, on: str | None, graph: Path | None) -> dict[str, Any]:
     if on is None:
         raise InputError(f"{run}: say which set to decode: --on dev or --on test")
     config = read_configuration(run)
+    if (verb := task_of(config).recogniser) != "decode":
+        raise InputError(f"{run}: has no graph; run bayes-asr {verb} {run} --on {on}")
     return {
         "loglikes": str(run / f"forward_{on}" / "loglikes.ark"),
         "graph": graph or locate(config.data.graph, config.data, "graph"),

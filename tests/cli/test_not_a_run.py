@@ -94,3 +94,17 @@ def test_no_scored_run_is_said_in_one_line(
         why, remedy = "there is no such folder", "name a scored run, or one above runs"
     assert said.startswith(f"bayes-asr {verb}: error: {kind}: {why}")
     assert said.endswith(f"; {remedy}\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "verb"), [("classes: utt2word", "classify"), ("sequences: text", "generate")]
+)
+def test_what_no_graph_decodes_is_said(
+    key: str, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty/config.yaml").write_text(f"data: {{{key}}}\n")
+    assert main(["decode", "empty", "--on=dev"]) == 1
+    assert f"run bayes-asr {verb} empty --on dev" in capsys.readouterr().err
+    assert main(["score", "empty"]) == 1
+    said = capsys.readouterr().err
+    assert ("no decode_dev" in said) == (verb == "generate"), said
