@@ -16,6 +16,7 @@ import numpy as np
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import discard, find_files, is_there, replacing, together
+from bayes_asr.base.installed import recipe_script
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.places import refuse_read
 from bayes_asr.base.shards import Mapper
@@ -41,6 +42,7 @@ ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE_FRAMES = 40_000  # about, of the utterances that a process takes at a time
 SHARE_ITEMS = 50  # utterances that a process takes, where their frames are not known
 SKIP_OPTION = "--max-skipped"
+LITTLE_SPEECH = "; of very little speech no GMMs can be trained, and --features mfcc needs none"
 
 Item = TypeVar("Item")
 Aligned = tuple[str, np.ndarray]  # an utterance and its transition-ids int32 [T]
@@ -244,7 +246,8 @@ class PhaseRunner:
                 f"{reason} for any of {len(utterances)} utterances; look at what is read"
             )
         if skipped != self._skipped:
-            report_skipped(reason, skipped, len(utterances), self.max_skipped, SKIP_OPTION)
+            advice = LITTLE_SPEECH if recipe_script() else ""
+            report_skipped(reason, skipped, len(utterances), self.max_skipped, SKIP_OPTION, advice)
             self._skipped = skipped
 
     def copy(self, source: Path, name: str = "") -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.installed import SCRIPT
 from bayes_asr.base.processes.pool import map_serially
 from bayes_asr.cli import main
 from bayes_asr.gmm.alignment import ALIGN_SI
@@ -89,7 +90,7 @@ def test_a_lang_folder_that_numbers_phones_differently_is_refused(
 
 @pytest.mark.slow
 def test_an_utterance_without_features_is_named_and_left_out(
-    lab: Path, caplog: pytest.LogCaptureFixture
+    lab: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     utt = without_line("data/feats.scp")
     train(lab, out="new")
@@ -97,7 +98,10 @@ def test_an_utterance_without_features_is_named_and_left_out(
     said = caplog.text
     assert said.count(f"data: data/feats.scp: {utt} has no features; extract them, or remove") == 2
     assert said.count(f"no alignment of data for 1 of 4 utterances: {utt}; they are skipped") == 2
-    with pytest.raises(InputError, match=r"1 of 4 .* more than --max-skipped = 0\.2 allows"):
+    with pytest.raises(InputError, match=r"1 of 4 .* --max-skipped = 0\.2 allows.*0\.25$"):
+        align(lab, "less", max_skipped=0.2)
+    monkeypatch.setenv(SCRIPT, "run.sh")
+    with pytest.raises(InputError, match=r"data\.max_skipped=0\.25; .*--features mfcc needs none"):
         align(lab, "less", max_skipped=0.2)
 
 

@@ -40,31 +40,36 @@ def _advise_limit(key: str, share: float) -> str:
         return f"--set {key}={share:g}"
     if not script:
         return f"{key} {share:g}"
-    return (
-        f"{script} --set data.max_skipped={share:g}; of very little speech no GMMs can be trained,"
-        " and --features mfcc needs none"
-    )
+    return f"{script} --set data.max_skipped={share:g}"
 
 
 def report_skipped(
-    why: str, skipped: list[str], total: int, limit: float, key: str = "data.max_skipped"
+    why: str,
+    skipped: list[str],
+    total: int,
+    limit: float,
+    key: str = "data.max_skipped",
+    advice: str = "",
 ) -> None:
     """Name and count what is skipped of `total` utterances; InputError if it is above `limit`.
 
-    key: what sets the limit, a key of the configuration or an option, for the message.
+    key: what sets the limit, a key of the configuration or an option, for the message, which ends
+    with the advice.
     """
     if not skipped:
         return
     message = f"{why} for {len(skipped)} of {total} utterances: {name_some(skipped)}"
-    check_limit(message, len(skipped), total, limit, key)
+    check_limit(message, len(skipped), total, limit, key, advice)
     LOGGER.warning("%s; they are skipped", message)
 
 
-def check_limit(message: str, skipped: int, total: int, limit: float, key: str) -> None:
+def check_limit(
+    message: str, skipped: int, total: int, limit: float, key: str, advice: str = ""
+) -> None:
     """InputError with the message where so many of `total` utterances are more than `limit`."""
     # A quotient: 0.29 * 100 is less than 29, which the limit 0.29 allows.
     if skipped / total > limit:
         raise InputError(
             f"{message}; more than {key} = {limit:g} allows: mend them, or skip them by"
-            f" {_advise_limit(key, least_share(skipped, total))}"
+            f" {_advise_limit(key, least_share(skipped, total))}{advice}"
         )

@@ -320,7 +320,7 @@ def test_what_is_missing_is_named_before_the_first_sound_is_read(
     [
         (None, "by --max-skipped 0.5"),
         ("gmm.sh", "by --max-skipped 0.5"),
-        ("run.sh", "by run.sh --set data.max_skipped=0.5; of very little speech no GMMs can be"),
+        ("run.sh", "by run.sh --set data.max_skipped=0.5"),
     ],
 )
 def test_advice_names_the_options_of_what_the_user_runs(
@@ -328,7 +328,7 @@ def test_advice_names_the_options_of_what_the_user_runs(
 ) -> None:
     if script:
         monkeypatch.setenv(SCRIPT, script)
-    with pytest.raises(InputError, match=re.escape(advice)):
+    with pytest.raises(InputError, match=re.escape(advice) + "$"):
         report_skipped("no features", ["a"], 2, 0.05, "--max-skipped")
     with pytest.raises(InputError, match=r"by --set data\.max_skipped=0\.5$"):
         report_skipped("no features", ["a"], 2, 0.05)
