@@ -27,7 +27,7 @@ for near in difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1): print(f", d
 
 # print_header: the comment at the top of the running script, without its first line.
 print_header() {
-    sed -n '2,${/^#/!q;s/^# \{0,1\}//p;}' "$0"
+    sed -n '2,${/^#/!q;/^# shellcheck/!s/^# \{0,1\}//p;}' "$0"
 }
 
 # parse_options ARGUMENT...: set the declared variables; print the header at --help. $options has each value that is

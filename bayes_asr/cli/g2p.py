@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", type=Path, metavar="LEXICON|MODEL", help="lexicon to learn, or what learnt one"
     )
-    parser.add_argument("words", nargs="*", metavar="WORD", help="pronounced by the MODEL")
+    parser.add_argument(
+        "words", nargs="*", default=[], metavar="WORD", help="pronounced by the MODEL"
+    )
     parser.add_argument("--words", dest="file", type=Path, metavar="FILE", help="one a line")
     parser.add_argument(
         "--probabilities",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bayes_asr.base.installed import HOME
 from bayes_asr.base.programs import become
+from bayes_asr.cli import read_arguments
 
 SCRIPT = HOME / "run.sh"
 
@@ -17,11 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _describe_options()
     parser.add_argument("recipe", metavar="RECIPE", help=f"a folder with a config.yaml, or {known}")
-    parser.add_argument("options", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    options = parser.add_argument("options", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    options.required = False  # or argparse says that they are
 
 
 def run(args: argparse.Namespace) -> None:
     """Go on as run.sh, below the working directory and with the Python of this command."""
+    if {"--help", "-h"}.intersection(args.options):
+        read_arguments(["run", "--help"], "run")
     options = [f"--recipe={args.recipe}", *args.options]
     if not any(word == "--out" or word.startswith("--out=") for word in options):
         options.append(f"--out=exp/{Path(args.recipe).absolute().name}")

@@ -217,6 +217,8 @@ def test_explain_alone_lists_every_key(capsys: pytest.CaptureFixture[str]) -> No
         (["wer", "--reff=x", "--ref=x", "--hyp=x"], "arguments: --reff=x; did you mean --ref?"),
         (["wer", "--qqq", "--ref=x", "--hyp=x"], "arguments: --qqq; bayes-asr wer --help"),
         (["wer"], "bayes-asr wer: error: the following arguments are required: --ref, --hyp; "),
+        (["g2p"], "bayes-asr g2p: error: the following arguments are required: LEXICON|MODEL; "),
+        (["run"], "bayes-asr run: error: the following arguments are required: RECIPE; "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -33,6 +33,13 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith(f"usage: bayes-asr {command}")
 
 
+def test_help_behind_a_recipe_is_that_of_the_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["run", "mini", "--seeds=2", "--help"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: bayes-asr run RECIPE")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -26,6 +26,13 @@ def test_help_is_the_header_and_names_every_option(checkout: Checkout) -> None:
     assert not checkout.calls("python"), "help needs no environment"
 
 
+@pytest.mark.parametrize("script", ["run.sh", "local/gmm.sh", "local/kaldi_gmm.sh"])
+def test_help_is_for_users_alone(script: str) -> None:
+    done = subprocess.run([ROOT / script, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert "shellcheck" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
