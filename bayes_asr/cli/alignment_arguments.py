@@ -16,7 +16,9 @@ def add_alignment_arguments(parser: argparse.ArgumentParser) -> None:
         "--lang", type=Path, help="lang, dict or graph folder; default: the graph of the run"
     )
     parser.add_argument(
-        "--oov", metavar="WORD", help="stands for words without pronunciation; default: oov.txt"
+        "--oov",
+        metavar="WORD",
+        help="stands for words beyond a lexicon that is not of letters; default: oov.txt",
     )
     parser.add_argument(
         "--acoustic-scale",
