@@ -94,7 +94,8 @@ def read_sections(path: Path) -> dict[str, Section]:
     margin = 0  # in front of the name of the option whose value is read
     for number, line in enumerate(lines, start=1):
         text = line.strip()
-        if text.startswith(COMMENTS):
+        # An empty line is part of a value, or stands between options.
+        if text.startswith(COMMENTS) or not (text or value):
             continue
         # The second half of a broken command: restore the blanks that the editor took for a margin.
         if value and _is_cut(value[-1][1]) and text.endswith(END):

@@ -31,8 +31,9 @@ def translated(folder: Path, *changes: tuple[str, str]) -> tuple[dict[str, Any],
     return yaml.safe_load(yaml.safe_dump(found.keys)), "\n".join(found.notes.lines())
 
 
-def test_sections_are_those_of_configparser(tmp_path: Path) -> None:
-    path = write(tmp_path, ("[exp]\n", "# a comment\n[exp]\n; another\n"))
+@pytest.mark.parametrize("after", ["; another\n", "\n", "\n  margin = 1\n"])
+def test_sections_are_those_of_configparser(after: str, tmp_path: Path) -> None:
+    path = write(tmp_path, ("[exp]\n", f"# a comment\n[exp]\n{after}"))
     oracle = configparser.ConfigParser(interpolation=None)
     oracle.read(path)
     found = read_sections(path)
