@@ -300,11 +300,12 @@ def write_fmllr(
     transforms: the folder of trans.N. `out` gets feats, the statistics of its speakers, the tables
     of `data` that say nothing of the features and, where `data` has a frontend.json, fmllr.json.
     Returns how many utterances; those without frames are named and left out. InputError where
-    `model_dir` has no model, for a speaker without a transform, and where `out` is read or a data
-    directory of others; nothing is written then.
+    `model_dir` has no model, for transforms beside another LDA, for a speaker without one, and
+    where `out` is read or a data directory of others; nothing is written then.
     """
     refuse_read(out, [data, model_dir, transforms])
     _check_folders(model_dir, out)
+    _check_same_lda(model_dir / MATRIX, transforms / MATRIX)
     pipeline = replace(read_pipeline(model_dir), transforms=read_transforms(transforms))
     directory = read_data_dir(data, open_pipe=open_pipe)
     features = SpeakerFeatures(directory, pipeline, open_pipe=open_pipe)
@@ -354,6 +355,18 @@ def _check_folders(model_dir: Path, out: Path) -> None:
     ours = all(is_there(out / name) for name in ("feats.ark", "cmvn.ark"))
     if not is_there(out / fmllr_record.FILE) and (not ours or is_there(out / "frontend.json")):
         refuse_foreign(out, ["feats.scp", *TABLES], "gmm features")
+
+
+def _check_same_lda(of_model: Path, of_transforms: Path) -> None:
+    """InputError where two matrices, if both are there, are not one."""
+    if not (is_there(of_model) and is_there(of_transforms)):
+        return
+    first, second = (read_matrix(str(path), "the matrix") for path in (of_model, of_transforms))
+    if first.shape != second.shape or not np.allclose(first, second, rtol=1e-4, atol=1e-6):
+        raise InputError(
+            f"{of_transforms}: is not {of_model}, so that the transforms are of other features;"
+            " align anew by this model"
+        )
 
 
 def _read_cmvn(path: Path) -> Cmvn:

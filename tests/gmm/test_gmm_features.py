@@ -270,6 +270,16 @@ def test_a_data_directory_of_others_stays(
     assert contents(other) == before
 
 
+def test_transforms_of_another_lda_are_refused(data: Path, model_dir: Path, tmp_path: Path) -> None:
+    """As after a model was trained anew, and its alignment was not."""
+    ali = shutil.copytree(model_dir, tmp_path / "tri3_ali")
+    assert write_fmllr(data, model_dir, ali, tmp_path / "fmllr") == len(UTTERANCES)
+    write_pipeline(replace(LDA, matrix=2 * LDA.matrix), ali)
+    with pytest.raises(InputError, match=r"tri3_ali/final.mat: is not .*tri3/final.mat, .* anew"):
+        write_fmllr(data, model_dir, ali, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize("kept", ["fmllr.json", "cmvn.ark"])
 def test_adapted_features_are_made_anew(
     kept: str, data: Path, model_dir: Path, tmp_path: Path
