@@ -346,7 +346,7 @@ def open_decoded_run(path: Path, config: Config) -> DecodedRun:
     sets = [name for name in SETS if is_there(path / f"decode_{name}")]
     verb = task_of(config).recogniser
     if verb == "classify":
-        raise InputError(f"{path}: bayes-asr classify has counted its errors; see bayes-asr report")
+        raise InputError(f"{path}: bayes-asr classify counts its errors, and report shows them")
     if "dev" not in sets:
         raise InputError(f"{path}: no decode_dev; run bayes-asr {verb} first")
     again = f"{'forward and ' * (verb == 'decode')}{verb} it again"
