@@ -94,7 +94,6 @@ def read_sections(path: Path) -> dict[str, Section]:
     margin = 0  # in front of the name of the option whose value is read
     for number, line in enumerate(lines, start=1):
         text = line.strip()
-        # An empty line is part of a value, or stands between options.
         if text.startswith(COMMENTS) or not (text or value):
             continue
         # The second half of a broken command: restore the blanks that the editor took for a margin.
@@ -103,7 +102,7 @@ def read_sections(path: Path) -> dict[str, Section]:
             blank = broken[len(broken.rstrip()) :]
             value[-1] = (value[-1][0], value[-1][1] + blank + text)
             mended.add(number)
-        # A line further in than the option belongs to its value, even if it looks like name=value.
+        # An empty line, or one further in than the option, is part of its value, even name=value.
         elif not text or (value and line.index(text) > margin):
             value.append((number, text))
         elif header := HEADER.match(text):
