@@ -22,7 +22,6 @@ from bayes_asr.base.places import refuse_read
 from bayes_asr.base.shards import Mapper
 from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import iter_alignments
-from bayes_asr.decode.graph.lang import check_same_phones
 from bayes_asr.decode.graph.lexicon import report_unknown
 from bayes_asr.gmm.features import JobInputs
 from bayes_asr.gmm.files import DATA_FILES, LANG_FILES, MODEL, OUTPUTS
@@ -36,7 +35,7 @@ from bayes_asr.kaldi_io.fst import iter_fsts, write_fsts
 from bayes_asr.kaldi_io.integers import write_int_vectors
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.text import check_same_phones, read_symbols
 
 ALIGNMENTS, GRAPHS, PASS_MODEL = "ali.1.gz", "fsts.1.gz", "pass.mdl"
 SHARE_FRAMES = 40_000  # about, of the utterances that a process takes at a time

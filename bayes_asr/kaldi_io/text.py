@@ -14,6 +14,7 @@ from bayes_asr.kaldi_io.binary import iter_lines, read_pairs, refuse_repeated
 from bayes_asr.kaldi_io.byte_reader import SPARSE
 
 SYMBOL_ID = re.compile(r"\d{1,9}", re.ASCII)
+PHONES = "phones.txt"
 SPEED_PREFIX = "sp{}-"  # begins all names of speech at another speed, such as 0.9
 
 
@@ -68,6 +69,36 @@ def read_symbols(path: Path) -> dict[str, int]:
             " number them from 0"
         )
     return table
+
+
+def check_same_phones(
+    lang: Path,
+    model_dir: Path,
+    advice: str = "take the lang folder that the model was trained with",
+) -> None:
+    """InputError where the phones.txt of two folders number phones differently, if both are there.
+
+    advice: what to do then. Symbols with # and <eps> may differ, and one may have fewer phones. As
+    Kaldi's utils/lang/check_phones_compatible.sh, which wants all phones in both.
+    """
+    paths = [folder / PHONES for folder in (lang, model_dir)]
+    if not all(map(is_there, paths)):
+        return
+    first, second = (
+        {
+            phone: number
+            for phone, number in read_symbols(path).items()
+            if number and phone[0] != "#"
+        }
+        for path in paths
+    )
+    by_number = {number: phone for phone, number in second.items()}
+    for phone, number in first.items():
+        if second.get(phone, number) != number or by_number.get(number, phone) != phone:
+            raise InputError(
+                f"{paths[0]}: the id of {phone} is {number}, but {second.get(phone, 'none')} in"
+                f" {paths[1]}; {advice}"
+            )
 
 
 class WordSymbols(dict[int, str]):

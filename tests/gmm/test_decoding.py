@@ -187,7 +187,7 @@ def test_new_recordings_are_adapted_as_decoding_adapts(
 
 
 def test_silence_hardly_counts(spoken: Spoken, tmp_path: Path, messages: Callable[[], str]) -> None:
-    decode(spoken, tmp_path, replace(ADAPTATION, silence=(1,)))
+    decode(spoken, tmp_path, replace(ADAPTATION, silence=(1, 2, 3)))
     assert "bob: 2 frames of speech" in messages()
 
 

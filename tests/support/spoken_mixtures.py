@@ -76,7 +76,7 @@ def make_mixtures(rng: np.random.Generator) -> Mixtures:
 def write_model(folder: Path, mixtures: Mixtures, name: str = "final.mdl") -> None:
     """Write a model that reads the features as they are."""
     folder.mkdir(exist_ok=True)
-    write_gmm(build_monophone_model([1]), mixtures, folder / name)
+    write_gmm(build_monophone_model([1, 2, 3], 1), mixtures, folder / name)
     write_lines(["--norm-means=false"], folder / "cmvn_opts")
     write_lines(["--delta-order=0"], folder / "delta_opts")
 

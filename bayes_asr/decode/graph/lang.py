@@ -14,14 +14,14 @@ from bayes_asr.kaldi_io.context_dependency import Tree, build_monophone_tree
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.text import PHONES, check_same_phones, read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LOG = logging.getLogger(__name__)
 SILENCE_PROBABILITY = 0.5  # of a pause between words: the default of prepare_lang.sh
 ALIGN_LEXICON = "phones/align_lexicon.txt"
 LEXICONS = ("lexiconp.txt", "lexicon.txt", ALIGN_LEXICON)
-LEXICON_FST, PHONES, OOV = "L.fst", "phones.txt", "oov.txt"
+LEXICON_FST, OOV = "L.fst", "oov.txt"
 SILENCE = "phones/silence.csl"
 SILENCE_FILES = (
     *("optional_silence.txt", "silence_phones.txt"),
@@ -135,36 +135,6 @@ def read_silence_phones(lang: Path, phones: Container[str] = ()) -> list[str]:
 
 def _read_words(path: Path) -> list[str]:
     return [word for _, fields in iter_lines(path) for word in fields]
-
-
-def check_same_phones(
-    lang: Path,
-    model_dir: Path,
-    advice: str = "take the lang folder that the model was trained with",
-) -> None:
-    """InputError where the phones.txt of two folders number phones differently, if both are there.
-
-    advice: what to do then. Symbols with # and <eps> may differ, and one may have fewer phones. As
-    Kaldi's utils/lang/check_phones_compatible.sh, which wants all phones in both.
-    """
-    paths = [folder / PHONES for folder in (lang, model_dir)]
-    if not all(map(is_there, paths)):
-        return
-    first, second = (
-        {
-            phone: number
-            for phone, number in read_symbols(path).items()
-            if number and phone[0] != "#"
-        }
-        for path in paths
-    )
-    by_number = {number: phone for phone, number in second.items()}
-    for phone, number in first.items():
-        if second.get(phone, number) != number or by_number.get(number, phone) != phone:
-            raise InputError(
-                f"{paths[0]}: the id of {phone} is {number}, but {second.get(phone, 'none')} in"
-                f" {paths[1]}; {advice}"
-            )
 
 
 def find_phones_file(lang: Path, model: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, read_text
 from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
@@ -14,17 +16,25 @@ from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.text import check_same_phones, read_symbols
+from bayes_asr.kaldi_io.transition_model import TransitionModel
+
+TOGETHER = "take graph and alignments of one model"
 
 
 def load_decoding_graph(
     graph_dir: Path, model: Path, lm: Path | None = None, hotwords: Path | None = None
 ) -> DecodingGraph:
-    """Read the files of a graph (`graph_files`), the transition model of `model` and hotwords."""
+    """Read the files of a graph (`graph_files`), the transition model of `model` and hotwords.
+
+    InputError, among others, where the graph was made with another model.
+    """
     # Cheap checks first: a graph may have gigabytes.
     path, *grammar = graph_files(graph_dir, lm)
-    transitions = read_transition_model(Path(model))
+    model = Path(model)
+    transitions = read_transition_model(model)
     _check_pdfs(Path(graph_dir) / "num_pdfs", transitions.num_pdfs, model)
+    check_same_phones(Path(graph_dir), model.parent, TOGETHER)
     fst = read_fst(path)
     if not fst.olabel.any():
         raise InputError(
@@ -37,6 +47,7 @@ def load_decoding_graph(
     if is_named:
         check_words(fst, words.values(), path)
     graph = build_decoding_graph(fst, transitions, str(path))
+    _check_paths(fst, transitions, path, model)
     if grammar:
         graph = attach_grammar(graph, read_grammar(grammar[0], words), words, str(grammar[0]))
     if hotwords:
@@ -54,8 +65,29 @@ def _check_pdfs(path: Path, pdfs: int, model: Path) -> None:
     count = read_text(path).strip() if is_there(path) else str(pdfs)
     if count != str(pdfs):
         raise InputError(
-            f"{path}: the graph was made with a model of {count} pdfs, but {model} has {pdfs}; take"
-            " graph and alignments of one model"
+            f"{path}: the graph was made with a model of {count} pdfs, but {model} has {pdfs};"
+            f" {TOGETHER}"
+        )
+
+
+def _check_paths(fst: Fst, transitions: TransitionModel, path: Path, model: Path) -> None:
+    """InputError where an arc of the graph cannot follow one that leads to its state.
+
+    Another model, of as many pdfs, gives the transition-ids other states of other phones.
+    """
+    emitting = np.flatnonzero(fst.ilabel > 0)
+    source = np.repeat(np.arange(len(fst.final)), np.diff(fst.offsets))[emitting]
+    passed = fst.ilabel[emitting]
+    # Any arc into a state will do: all of them can be followed by all that leave it.
+    before = np.zeros(len(fst.final), passed.dtype)
+    before[fst.nextstate[emitting]] = passed
+    known = before[source] > 0
+    previous, following = before[source][known], passed[known]
+    wrong = np.flatnonzero(~transitions.may_follow(previous, following))
+    if len(wrong):
+        raise InputError(
+            f"{path}: transition-id {following[wrong[0]]} follows {previous[wrong[0]]}, which"
+            f" cannot be in {model}: the graph was made with another model; {TOGETHER}"
         )
 
 

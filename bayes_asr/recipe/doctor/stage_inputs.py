@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bayes_asr.base.errors import InputError, count_of
-from bayes_asr.base.files import is_there, read_bytes
+from bayes_asr.base.files import is_there
 from bayes_asr.config.schema import Config
 from bayes_asr.data.corpus.directories import data_dir, features_of, stream_dirs
 from bayes_asr.data.corpus.labelled import Features, check_stream
@@ -24,13 +24,11 @@ from bayes_asr.data.directories import locate
 from bayes_asr.data.features.front_end import FEATURES
 from bayes_asr.data.features.skipped import report_lacking
 from bayes_asr.decode.search.archive import choose_decoder
-from bayes_asr.decode.search.graph_dir import read_grammar, read_words
-from bayes_asr.decode.search.inputs import graph_files
+from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.evaluate.score.glm import find_glm, read_glm
 from bayes_asr.evaluate.score.nist import read_stm
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.data_dir import read_texts
-from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.marks import describe_misspelt
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.text import read_symbols
@@ -79,23 +77,7 @@ def _check_graph(config: Config) -> str:
     """
     graph_dir = locate(config.data.graph, config.data, "decoding graph")
     aligned, model = _read_model(config)
-    file, *grammars = graph_files(graph_dir)
-    graph = read_fst(file)
-    # Input labels of a decoding graph are transition-ids, which count from 1.
-    last = int(graph.ilabel.max(initial=0))
-    if last > model.num_transition_ids:
-        raise InputError(
-            f"{file} has transition-id {last}, but {aligned} has 1 to"
-            f" {model.num_transition_ids}; build the graph with that model"
-        )
-    recorded = graph_dir / "num_pdfs"  # written by Kaldi's mkgraph.sh
-    num_pdfs = read_bytes(recorded).decode("utf-8", "replace") if is_there(recorded) else None
-    # The file has the number alone, and white space around it.
-    if num_pdfs is not None and num_pdfs.split() != [str(model.num_pdfs)]:
-        raise InputError(
-            f"{recorded} says {num_pdfs.strip()!r}, but {aligned} has"
-            f" {model.num_pdfs} pdfs; build the graph with that model"
-        )
+    graph = load_decoding_graph(graph_dir, aligned)
     beside = graph_dir.parent / "final.mdl"  # that mkgraph.sh was given
     if is_there(beside):
         graph_model = read_transition_model(beside)
@@ -109,16 +91,8 @@ def _check_graph(config: Config) -> str:
     words = graph_dir / "words.txt"
     if not is_there(words):
         raise InputError(f"{words} is missing; copy it from the language directory")
-    # Word-id 0 is epsilon, which needs no name.
-    unnamed = np.setdiff1d(graph.olabel, [0, *read_symbols(words).values()])
-    if len(unnamed):
-        raise InputError(
-            f"{words} lacks the word-id {unnamed[0]} of {file}; copy it from the"
-            " language directory that the graph was made with"
-        )
-    for grammar in grammars:
-        read_grammar(grammar, read_words(words))
-    return f"{len(graph.final)} states, {len(graph.ilabel)} arcs, {model.num_pdfs} pdfs"
+    arcs = len(graph.emitting.ilabel) + len(graph.epsilon.ilabel)
+    return f"{len(graph.final)} states, {arcs} arcs, {model.num_pdfs} pdfs"
 
 
 def _read_model(config: Config) -> tuple[Path, TransitionModel]:

@@ -21,13 +21,13 @@ from bayes_asr.data.features.skipped import report_skipped
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.data.targets.contexts import locate_transitions, split_phones
 from bayes_asr.data.targets.target import Labels, Target
-from bayes_asr.decode.graph.lang import check_same_phones
 from bayes_asr.decode.lattices import compiled as lattice_sums
 from bayes_asr.decode.lattices.aligned import AlignedLattice
 from bayes_asr.kaldi_io.context_dependency import Tree, iter_leaves
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.text import check_same_phones
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.chain import compiled as chain_sums

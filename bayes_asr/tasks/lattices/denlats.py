@@ -21,7 +21,6 @@ from bayes_asr.data.corpus.directories import data_dir
 from bayes_asr.decode.forward.directory import StreamSource, find_streams, log_likelihoods
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, take_output
 from bayes_asr.decode.graph.build import build_lang_graph, write_lang_graph
-from bayes_asr.decode.graph.lang import check_same_phones
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, refuse_mute
 from bayes_asr.decode.graph.transducers import RESERVED
 from bayes_asr.decode.search.archive import write_decoding
@@ -31,7 +30,7 @@ from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.search_record import Record, read_search
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.text import check_same_phones, read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration

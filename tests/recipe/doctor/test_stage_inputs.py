@@ -82,7 +82,7 @@ def drop_test_set(root: Path) -> None:
 LACKS = [
     (drop_graph, 5, "graph: ", "HCLG.fst"),
     (drop_words, 5, "words.txt is missing", "copy it from the language directory"),
-    (shorten_words, 5, "words.txt lacks the word-id 1", "copy it from the language directory"),
+    (shorten_words, 5, "word 1 is not in the words.txt", "take both from one folder"),
     (take_another_model, 5, "has other transitions than", "build the graph with that model"),
     (drop_text, 6, "test/text is missing", "write it"),
     (shorten_text, 6, "data/dev: 3 of 4 lack text: dev0-1", "write what they say"),
