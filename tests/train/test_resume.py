@@ -369,7 +369,7 @@ def swap_speakers(path: Path) -> None:
 
 def realign(path: Path) -> None:
     _, alignments = made_up("train", 12)
-    write_alignments(path, ((utt, x[::-1].copy()) for utt, x in alignments.items()))
+    write_alignments(path, ((utt, np.full_like(x, x[0])) for utt, x in alignments.items()))
 
 
 @pytest.mark.parametrize(

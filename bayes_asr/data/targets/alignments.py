@@ -112,24 +112,41 @@ def read_counts(path: Path, pdfs: int) -> np.ndarray:
 def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the utterances of all `ali.*.gz` and their transition-ids int32 [T], all of `model`.
 
-    InputError for a transition-id that the model has not, and for an utterance that is repeated.
+    InputError for a transition-id that the model has not or that cannot follow the one before it,
+    and for an utterance that is repeated.
     """
     utterances: set[str] = set()
-    last = model.num_transition_ids
     for path in find_alignments(directory):
         for utt, transition_ids in iter_int_vectors(path):
             if utt in utterances:
                 raise InputError(f"{path}: {utt} is aligned a second time; keep one alignment")
             utterances.add(utt)
-            outside = np.flatnonzero((transition_ids < 1) | (transition_ids > last))
-            if len(outside):
-                frame = outside[0]
-                raise InputError(
-                    f"{path}: {utt}, frame {frame} has transition-id {transition_ids[frame]}, but"
-                    f" {directory / 'final.mdl'} has 1 to {last}; use the model that made the"
-                    " alignment"
-                )
+            _check_path(f"{path}: {utt}", transition_ids, model, directory / "final.mdl")
             yield utt, transition_ids
+
+
+def _check_path(name: str, transition_ids: np.ndarray, model: TransitionModel, of: Path) -> None:
+    """InputError for transition-ids [T] that the model `of` a file does not have, or not in turn.
+
+    Messages begin with `name`.
+    """
+    last = model.num_transition_ids
+    outside = np.flatnonzero((transition_ids < 1) | (transition_ids > last))
+    if len(outside):
+        frame = outside[0]
+        raise InputError(
+            f"{name}, frame {frame} has transition-id {transition_ids[frame]}, but {of} has 1 to"
+            f" {last}; use the model that made the alignment"
+        )
+    # Another model gives the transition-ids other states, of other phones.
+    strays = np.flatnonzero(~model.may_follow(transition_ids[:-1], transition_ids[1:]))
+    if len(strays):
+        frame = strays[0] + 1
+        raise InputError(
+            f"{name}, frame {frame} has transition-id {transition_ids[frame]} behind"
+            f" {transition_ids[frame - 1]}, which cannot be in {of}; use the model that made the"
+            " alignment"
+        )
 
 
 def begin_hash(model: TransitionModel) -> "hashlib.blake2b":

@@ -1,5 +1,6 @@
 """Alignments and pdf counts against Kaldi's own output."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.data.targets.alignments import Alignments, read_counts
 from bayes_asr.data.targets.target import DISABLED, log_priors
 from bayes_asr.kaldi_io.integers import write_int_vectors
+from tests.support.golden_data import lay_out
 from tests.support.small_corpus import MODEL, PHONES, write_alignments
 
 
@@ -59,6 +61,18 @@ def test_transition_id_out_of_range_is_refused(tmp_path: Path) -> None:
             InputError, match=rf"ali.1.gz: a-1, frame 1 has transition-id {bad}, .* has 1 to {last}"
         ):
             Alignments(tmp_path)
+
+
+@pytest.mark.parametrize("other", ["mono", "tri2"])
+def test_alignments_by_another_model_of_as_many_pdfs_are_refused(
+    other: str, tmp_path: Path
+) -> None:
+    folder = lay_out("tri1_ali", tmp_path)
+    assert len(Alignments(folder)) == 74
+    mixed = lay_out(f"{other}_ali", tmp_path)
+    shutil.copyfile(folder / "ali.1.gz", mixed / "ali.1.gz")
+    with pytest.raises(InputError, match=r"ali.1.gz: \w+, frame \d+ has .*use the model that made"):
+        Alignments(mixed)
 
 
 def test_utterance_aligned_twice_is_refused(tmp_path: Path) -> None:
