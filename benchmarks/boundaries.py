@@ -21,7 +21,7 @@ import numpy as np
 import record
 
 from bayes_asr.data.targets.alignments import Alignments
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.kaldi_io.transition_model import phone_spans
 
 NEAR = (10, 20, 50)  # ms

@@ -23,7 +23,7 @@ from bayes_asr.decode.search.search_record import find_graph_of
 from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.evaluate.score.run_scores import SETS
 from bayes_asr.kaldi_io.jobs import find_jobs
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 

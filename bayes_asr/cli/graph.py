@@ -40,7 +40,8 @@ from bayes_asr.decode.search.inputs import graph_files
 from bayes_asr.decode.vocabulary import Pronounce, add_unigrams, add_words
 from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import check_same_phones, read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import check_same_phones, read_symbols
+from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 

@@ -21,7 +21,7 @@ from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.lattices.rescore import count_decoded, iter_word_lattices
 from bayes_asr.kaldi_io.lattice import CompactLattice, take_rows
 from bayes_asr.kaldi_io.lattice_files import write_lattices
-from bayes_asr.kaldi_io.text import WordSymbols
+from bayes_asr.kaldi_io.symbols import WordSymbols
 
 TOLERANCE = 1e-4  # of the digits of an ARPA file
 Histories = tuple[Ngram, Ngram]  # states of the old model and of the new one

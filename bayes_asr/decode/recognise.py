@@ -32,7 +32,7 @@ from bayes_asr.decode.search.tuned_weights import choose_weights
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.side_files import CONFIG
-from bayes_asr.kaldi_io.text import WordSymbols
+from bayes_asr.kaldi_io.symbols import WordSymbols
 from bayes_asr.tasks.task import task_of
 
 

@@ -11,7 +11,7 @@ from bayes_asr.decode.graph.transcript_acceptors import LexiconTransducer
 from bayes_asr.kaldi_io.binary import iter_lines
 from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 

@@ -42,7 +42,8 @@ from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
 from bayes_asr.kaldi_io.mdl import read_topology, read_transition_model, write_transition_model
 from bayes_asr.kaldi_io.mixtures import Mixtures
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from bayes_asr.kaldi_io.tree import read_tree, write_tree
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.pytorch_kaldi.weights import read_weights

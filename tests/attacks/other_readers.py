@@ -30,7 +30,8 @@ from bayes_asr.data.sound.audio import read_channels
 from bayes_asr.decode.graph.ngram import build_grammar_fst, read_arpa
 from bayes_asr.kaldi_io.ark import iter_int_vectors, iter_matrices, read_vector
 from bayes_asr.kaldi_io.fst import read_fst
-from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from tests.attacks.kaldi_models import (
     KALDI_MODELS,
     kaldi_topology,

@@ -35,7 +35,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.config.merge import load
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.train.runs.checkpoint import read
 from tests.attacks.breakages import impatient

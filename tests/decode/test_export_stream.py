@@ -15,7 +15,7 @@ from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.decode.export import OLDEST_TORCH
 from bayes_asr.decode.search.graph_dir import load_decoding_graph
 from bayes_asr.decode.search.utterance import choose_engine, decode_utterance
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from tests.support.places import CONF, ROOT
 from tests.support.sounds import riff
 from tests.support.tones import RATE, TINY, command, speak

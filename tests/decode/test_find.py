@@ -12,7 +12,8 @@ from bayes_asr.decode.align.transcripts import _read_timer, read_timer
 from bayes_asr.decode.keywords import open_index
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text
 from tests.support.tones import PHONES, WORDS, command, speak
 
 pytest.importorskip("kaldi_native_fbank")

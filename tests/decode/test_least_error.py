@@ -18,7 +18,8 @@ from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.mdl import write_transition_model
-from bayes_asr.kaldi_io.text import WordSymbols, read_text, write_mapping, write_text
+from bayes_asr.kaldi_io.symbols import WordSymbols
+from bayes_asr.kaldi_io.text import read_text, write_mapping, write_text
 from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.decode_cases import word_paths
 from tests.support.tiny_task import PHONES, SENTENCES, run_verb, tiny_model, tiny_tree

@@ -13,7 +13,7 @@ from bayes_asr.evaluate.score.nist import read_ctm, read_stm
 from bayes_asr.evaluate.score.phones import read_phone_map
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.integers import write_int_vectors
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 
 Read = Callable[[Path], object]
 TEXTS: list[tuple[Read, str, str]] = [

@@ -13,7 +13,8 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import MOST_STATES, read_transition_model, write_transition_model
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 CORPORA = ["timit_sample", "an4"]

@@ -8,7 +8,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.kaldi_io.mdl import read_topology
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 
 FIRST = "<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>"

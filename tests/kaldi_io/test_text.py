@@ -14,13 +14,8 @@ from bayes_asr.kaldi_io import binary, byte_reader
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.segments import read_segments, read_sides
-from bayes_asr.kaldi_io.text import (
-    read_mapping,
-    read_symbols,
-    read_text,
-    write_mapping,
-    write_text,
-)
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_mapping, read_text, write_mapping, write_text
 
 # Kaldi separates by ASCII white space only: a no-break space belongs to a word.
 words = st.text(

@@ -23,7 +23,8 @@ from bayes_asr.kaldi_io.ark import iter_int_vectors, read_matrix
 from bayes_asr.kaldi_io.data_dir import read_data_dir
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_mapping, read_text
 from bayes_asr.kaldi_io.tree import read_tree
 from tests.support.places import RECIPES
 from tests.support.recipe_modules import loaded

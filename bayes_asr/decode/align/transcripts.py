@@ -13,7 +13,8 @@ from bayes_asr.decode.graph.lang import find_phones_file, pause_probability, rea
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.decode.lattices.word_times import ReadTimer, WordTimer, read_no_timer
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import DataDir, WordSymbols, read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import WordSymbols, read_symbols
+from bayes_asr.kaldi_io.text import DataDir, read_text
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.task import task_of
 

@@ -13,7 +13,7 @@ from bayes_asr.decode.g2p.letters import LETTERS, Words, encode
 from bayes_asr.decode.graph.lexicon import Pronunciation
 from bayes_asr.evaluate.score.counts import ErrorCounts, count_errors
 from bayes_asr.kaldi_io.marks import fold_case
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.nn.beam_search import search
 from bayes_asr.train.runs.configuration import read_configuration
 

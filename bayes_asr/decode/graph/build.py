@@ -26,7 +26,8 @@ from bayes_asr.decode.graph.transducers import BACKOFF, EPSILON, sort_by_output
 from bayes_asr.kaldi_io.context_dependency import Tree
 from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols, write_lines, write_mapping
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import write_lines, write_mapping
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 OF_PHONES = ("silence", "optional_silence", "disambig", "word_boundary", "align_lexicon")

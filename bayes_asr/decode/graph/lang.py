@@ -14,7 +14,7 @@ from bayes_asr.kaldi_io.context_dependency import Tree, build_monophone_tree
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import PHONES, check_same_phones, read_symbols
+from bayes_asr.kaldi_io.symbols import PHONES, check_same_phones, read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 LOG = logging.getLogger(__name__)

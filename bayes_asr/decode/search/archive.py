@@ -20,7 +20,8 @@ from bayes_asr.decode.search.job import DecodedUtterance, DecodeJob, Decoder, De
 from bayes_asr.decode.search.kaldi import KaldiDecoder
 from bayes_asr.decode.search.loglikes import count_listed
 from bayes_asr.decode.search.search_record import RECORD, Record, describe_search, write_record
-from bayes_asr.kaldi_io.text import WordSymbols, write_text
+from bayes_asr.kaldi_io.symbols import WordSymbols
+from bayes_asr.kaldi_io.text import write_text
 
 LOG = logging.getLogger(__name__)
 DECODERS: Mapping[str, Callable[[str, Path], Decoder]] = {

@@ -16,7 +16,7 @@ from bayes_asr.decode.search.search_graph import DecodingGraph
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import check_same_phones, read_symbols
+from bayes_asr.kaldi_io.symbols import check_same_phones, read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 
 TOGETHER = "take graph and alignments of one model"

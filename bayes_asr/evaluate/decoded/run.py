@@ -64,7 +64,8 @@ from bayes_asr.evaluate.score.sweeps import (
 from bayes_asr.kaldi_io.data_dir import read_texts
 from bayes_asr.kaldi_io.marks import describe_misspelt
 from bayes_asr.kaldi_io.side_files import CONFIG
-from bayes_asr.kaldi_io.text import read_symbols, read_text, write_lines
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text, write_lines
 from bayes_asr.tasks.task import task_of
 
 Scorer = Literal["auto", "native", "nist"]

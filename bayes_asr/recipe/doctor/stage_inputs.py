@@ -31,7 +31,7 @@ from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.data_dir import read_texts
 from bayes_asr.kaldi_io.marks import describe_misspelt
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.nn.network import build_network
 from bayes_asr.recipe.doctor.check import (

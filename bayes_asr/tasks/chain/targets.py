@@ -27,7 +27,7 @@ from bayes_asr.kaldi_io.context_dependency import Tree, iter_leaves
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import check_same_phones
+from bayes_asr.kaldi_io.symbols import check_same_phones
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.chain import compiled as chain_sums

@@ -30,7 +30,7 @@ from bayes_asr.decode.search.job import DecodeJob, DecodeSummary
 from bayes_asr.decode.search.search_record import Record, read_search
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import check_same_phones, read_symbols
+from bayes_asr.kaldi_io.symbols import check_same_phones, read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration

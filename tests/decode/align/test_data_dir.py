@@ -11,7 +11,8 @@ from bayes_asr.cli import main
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.decode.align.data_dir import AlignSummary
 from bayes_asr.kaldi_io.ark import iter_matrices, write_matrices
-from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_mapping, read_text, write_text
 from tests.support.places import CONF
 from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import MEANS, WORDS, write_spoken_corpus

@@ -10,7 +10,8 @@ from bayes_asr.cli import main
 from bayes_asr.data.targets.alignments import Alignments
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.kaldi_io.ark import iter_matrices
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text
 from tests.decode.align.test_data_dir import corpus, run
 from tests.decode.align.test_goodness import kaldis_gop
 

@@ -26,7 +26,8 @@ from bayes_asr.kaldi_io.ark import iter_int_vectors
 from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.kaldi_io.tree import read_tree
 from tests.support.decode_cases import golden_case
 

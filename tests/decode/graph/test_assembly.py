@@ -23,7 +23,8 @@ from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_transition_model
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel, pdf_class_counts
 from bayes_asr.kaldi_io.tree import read_tree
 

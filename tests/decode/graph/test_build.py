@@ -34,7 +34,8 @@ from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from tests.support.tiny_task import PHONES, SENTENCES, lines, run_verb, tiny_model, tiny_tree
 

@@ -21,7 +21,7 @@ from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import write_transition_model
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.tiny_task import PHONES, SENTENCES, lines, run_verb, tiny_model, tiny_tree
 

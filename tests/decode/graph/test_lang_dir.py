@@ -15,7 +15,7 @@ from bayes_asr.decode.graph.transducers import sources
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.mdl import read_topology
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from tests.attacks.laboratory import contents
 
 PLAIN: dict[str, Any] = {"position_dependent": False}

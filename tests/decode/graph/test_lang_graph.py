@@ -20,7 +20,7 @@ from bayes_asr.kaldi_io.fst import write_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_topology, write_transition_model
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols
+from bayes_asr.kaldi_io.symbols import read_symbols
 from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.tiny_task import run_verb
 

@@ -22,7 +22,8 @@ from bayes_asr.decode.graph.ngram import (
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.kaldi_io.fst import read_fst
 from bayes_asr.kaldi_io.openfst import Fst
-from bayes_asr.kaldi_io.text import read_symbols, read_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text
 
 CORPORA = ("timit_sample", "an4")
 SENTENCES = st.lists(st.lists(st.sampled_from("abcd"), max_size=6), min_size=1, max_size=8)

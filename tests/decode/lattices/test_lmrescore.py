@@ -20,7 +20,7 @@ from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.decode.lmrescore import Grammar, count_undercut, replace_lm
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices, write_lattices
-from bayes_asr.kaldi_io.text import WordSymbols
+from bayes_asr.kaldi_io.symbols import WordSymbols
 from tests.decode.lattices.test_mbr import word_lattice
 from tests.support.decode_cases import word_paths
 

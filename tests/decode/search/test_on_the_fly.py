@@ -37,7 +37,8 @@ from bayes_asr.kaldi_io.context_dependency import build_monophone_tree
 from bayes_asr.kaldi_io.fst import read_fst, write_fst
 from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
 from bayes_asr.kaldi_io.mdl import read_transition_model, write_transition_model
-from bayes_asr.kaldi_io.text import read_symbols, read_text, write_mapping
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_text, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
 from tests.support.decode_cases import assert_same_arrays, word_paths
 from tests.support.places import ROOT

@@ -12,7 +12,8 @@ from bayes_asr.evaluate.score.glm import filter_words, read_glm
 from bayes_asr.evaluate.score.scores import Score, read_scores, write_scores
 from bayes_asr.evaluate.score.sweeps import Reference, score_utterances
 from bayes_asr.kaldi_io.binary import split_words
-from bayes_asr.kaldi_io.text import read_mapping, read_symbols, read_text, write_mapping, write_text
+from bayes_asr.kaldi_io.symbols import read_symbols
+from bayes_asr.kaldi_io.text import read_mapping, read_text, write_mapping, write_text
 from tests.support.report_runs import make_run
 
 SEPARATORS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2003\u2028\u2029\u202f\u205f\u3000"
