@@ -19,9 +19,9 @@ from bayes_asr.data.corpus.sets import open_set
 from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import BEST, CONFIG
-from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs import checkpoint
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
+from bayes_asr.train.runs.transition_model import copy_environment, locate_model
 from bayes_asr.train.speaker_adaptation import adapt, check_adaptable
 
 SETS = ("train", "dev", "test")
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     adapted: dict[str, Mapping[str, Tensor]] = {}
     for name, path in args.ali:
         data = open_set(_with_alignments(config, name, path), name)
-        _check_fits(config, network, data)
+        _check_fits(args.run, config, network, data)
         of_set = adapt(network, data, steps=args.steps, learning_rate=args.learning_rate)
         if twice := name_some(sorted(of_set.keys() & adapted)):
             LOGGER.warning("%s: the activations adapted to it replace those of %s", name, twice)
@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> None:
     speakers = {**network.speakers, **adapted}
     with appearing(args.out):
         config.save(args.out / CONFIG)
+        copy_environment(args.run, args.out)
         checkpoint.save(args.out / BEST, replace(network, speakers=speakers).content())
     LOGGER.info("wrote the activations of %d speakers to %s", len(speakers), args.out)
 
@@ -93,7 +94,7 @@ def _with_alignments(config: Config, name: str, path: Path) -> Config:
     return replace(config, data=replace(config.data, **{**sets, name: set_config}))
 
 
-def _check_fits(config: Config, network: TrainedNetwork, data: LabelledSet) -> None:
+def _check_fits(run: Path, config: Config, network: TrainedNetwork, data: LabelledSet) -> None:
     """InputError where features or alignments are others than the network was trained on."""
     for name, features in data.streams.items():
         trained = network.front_ends[name].stored_size
@@ -105,7 +106,7 @@ def _check_fits(config: Config, network: TrainedNetwork, data: LabelledSet) -> N
             )
     alignments = [part for part in data.first_labels.parts if isinstance(part, Alignments)]
     if alignments:
-        path = task_of(config).locate_model()
+        path = locate_model(run, config)
         model = read_transition_model(path)
         for part in alignments:
             check_transitions(model, path, part)

@@ -40,8 +40,8 @@ from bayes_asr.decode.forward.directory import StreamSource
 from bayes_asr.decode.long_report import LongReport, list_report, refuse_data_directory
 from bayes_asr.decode.segments import SEGMENTERS, choose_segmenter
 from bayes_asr.decode.speakers import recording_name
-from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.transition_model import locate_model
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
 OF_FILE = ("channel", "segments")
@@ -224,7 +224,7 @@ def _print_words(aligned: AlignedFile) -> None:
 
 def _list_inputs(args: argparse.Namespace) -> Inputs:
     lang = find_lang(args)
-    model = task_of(read_configuration(args.run)).locate_model()
+    model = locate_model(args.run, read_configuration(args.run))
     further = [
         model,
         model.parent / "tree",

@@ -23,6 +23,7 @@ from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.combination import AVERAGED, Combination
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.transition_model import read_model_hash
 
 CHANGEABLE = ("data.", "decode.", "score.")
 
@@ -59,10 +60,13 @@ def run(args: argparse.Namespace) -> None:
     averaged = AveragedNetwork(load_members(combination, DECODED), combination, DECODED.kind)
     config = _configure(args.runs[0], args.head, args.set)
     # Log-likelihoods of the first head are averaged pdf by pdf, so a pdf must mean one thing.
+    model_hash: dict[str, str] = {}
     if not args.head:
         _check_models(args.runs)
+        model_hash = read_model_hash(args.runs[0])
     parameters = sum(p.numel() for p in averaged.parameters())
     environment = {"parameters": parameters, "frontend": None, **_find_front_ends(args.runs)}
+    environment |= {"inputs": model_hash} if model_hash else {}
     with appearing(args.out):
         config.save(args.out / CONFIG)
         combination.save(args.out)

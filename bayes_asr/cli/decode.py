@@ -32,6 +32,7 @@ from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.combination import WITHOUT_NETWORK, has_words_alone
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.transition_model import locate_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -199,7 +200,7 @@ def _from_run(run: Path, on: str | None, graph: Path | None) -> dict[str, Any]:
     return {
         "loglikes": str(run / f"forward_{on}" / "loglikes.ark"),
         "graph": graph or locate(config.data.graph, config.data, "graph"),
-        "model": task_of(config).locate_model(),
+        "model": locate_model(run, config),
         "out": run / f"decode_{on}",
         "lmwt": list(config.decode.lm_weights),
         "wip": list(config.decode.insertion_penalties),

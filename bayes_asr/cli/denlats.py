@@ -11,8 +11,8 @@ from bayes_asr.cli.sharing import Inputs, kept_results, list_inputs
 from bayes_asr.config.decoding_keys import SEARCH_KEYS, SearchOptions
 from bayes_asr.data.corpus.sets import is_labelled
 from bayes_asr.tasks.lattices.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
-from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.transition_model import locate_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _list_inputs(args: argparse.Namespace, on: str) -> Inputs:
     """What lattices depend on: the run and its set, and the graph or what it is made of anew."""
-    model = task_of(read_configuration(args.run)).locate_model()
+    model = locate_model(args.run, read_configuration(args.run))
     further = [model, model.parent / "tree", *(args.graph or args.lang).rglob("*")]
     text = [] if args.graph else list_inputs(args.run, None, "train").files
     return list_inputs(args.run, None, on, [*text, *sorted(filter(Path.is_file, further))])

@@ -32,6 +32,7 @@ from bayes_asr.nn.units.external import hash_files
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import PACKED, read_configuration
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
+from bayes_asr.train.runs.transition_model import locate_model
 
 PLAIN = (0, stat.S_IFREG)  # kinds of members: of no system, or a file of Unix
 DATE = (1980, 1, 1, 0, 0, 0)  # of all members, so that equal runs are equal files
@@ -59,7 +60,7 @@ def pack(run: Path, path: Path) -> None:
     if "score_dev.json" in members:
         scores = read_scores(members["score_dev.json"])
         warn_of_another(run, (score.decoded for score in scores))
-    settings = ["data.dir=.", "data.index=index", *_add_graph(members, config)]
+    settings = ["data.dir=.", "data.index=index", *_add_graph(members, run, config)]
     with TemporaryDirectory() as directory:
         texts = Path(directory)
         settings += _add_adapters(members, config, texts)
@@ -104,12 +105,11 @@ def _list_files(directory: Path, prefix: str = "") -> Members:
     return members
 
 
-def _add_graph(members: Members, config: Config) -> list[str]:
+def _add_graph(members: Members, run: Path, config: Config) -> list[str]:
     """Add the graph and the model of its transitions; the settings that name them."""
-    task = task_of(config)
-    if task.recogniser != "decode":
+    if task_of(config).recogniser != "decode":
         return []
-    graph, model = locate(config.data.graph, config.data, "graph"), task.locate_model()
+    graph, model = locate(config.data.graph, config.data, "graph"), locate_model(run, config)
     for file in (*graph_files(graph), graph / "words.txt", model, model.with_name("tree")):
         if not is_there(file):
             raise InputError(f"{file}: is missing, and words are recognised with it; put it back")

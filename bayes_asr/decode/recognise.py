@@ -33,7 +33,7 @@ from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.kaldi_io.symbols import WordSymbols
-from bayes_asr.tasks.task import task_of
+from bayes_asr.train.runs.transition_model import locate_model
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def open_recogniser(
 ) -> Recogniser:
     """Return a run with its graph and the weights that dev chose, or those of the options."""
     graph = options.graph or locate_graph(run, config)
-    model = task_of(config).locate_model()
+    model = locate_model(run, config)
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     words = WordSymbols(graph / "words.txt")
     weights = options.weights or choose_weights(

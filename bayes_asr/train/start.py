@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bayes_asr.base.files import settle
+from bayes_asr.base.files import is_there, settle
 from bayes_asr.base.lock import Lock, alone_in
 from bayes_asr.base.log import LOGGER
 from bayes_asr.base.processes import group
@@ -22,11 +22,13 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.fmllr_record import describe_adapted, find_record
+from bayes_asr.data.targets.alignments import hash_transitions
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
+from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import read_environment, read_history
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
-from bayes_asr.tasks.task import task_of
+from bayes_asr.tasks.task import Task, task_of
 from bayes_asr.train import components
 from bayes_asr.train.data_statistics import build_front_ends, count_log_priors
 from bayes_asr.train.loop import run_epochs, sample_batches
@@ -199,7 +201,8 @@ def _build_state(
     if saved:
         find("train.resumed:check_sizes")(saved["architecture"], architecture, run.path)
     own_code = find("nn.units.external:hash_files")(architecture)
-    inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets, own_code))
+    known = group.broadcast(lambda: own_code | _hash_model(training.task))
+    inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets, known))
     # Weights are drawn right after the seed is set, so that they depend on it alone.
     torch.manual_seed(config.seed)
     model = components.draw_network(config.model, architecture).to(device)
@@ -250,6 +253,14 @@ def _initialize(
         hashes, log_priors = saved.get("begun_from", {}), {head: saved["log_priors"]}
         return Initialization({head: str(run.path)}, front_ends, hashes, log_priors)
     return find(ON_DEMAND["init_from"])(begin, model, data) if begin else Initialization()
+
+
+def _hash_model(task: Task) -> dict[str, str]:
+    """The hash of the transitions of final.mdl, by its path, where words are decoded with it."""
+    path = task.locate_model() if task.recogniser == "decode" else None
+    if path is None or not is_there(path):
+        return {}
+    return {str(path): hash_transitions(read_transition_model(path))}
 
 
 def _fingerprint_data(

@@ -155,6 +155,11 @@ def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
     return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)
 
 
+def hash_transitions(model: TransitionModel) -> str:
+    """The hash of what the transition-ids of a model stand for."""
+    return begin_hash(model).hexdigest()
+
+
 def add_to_hash(
     aligned: Iterable[tuple[str, np.ndarray]], total: "hashlib.blake2b"
 ) -> Iterator[tuple[str, np.ndarray]]:

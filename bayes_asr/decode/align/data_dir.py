@@ -59,8 +59,8 @@ from bayes_asr.kaldi_io.segments import read_segments
 from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_lines, write_mapping
 from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.nn.frames import describe_stride
-from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.transition_model import locate_model
 
 DOUBTFUL = 0.6  # confidence below which text and sound disagree
 ALIGNMENTS, MARK = "ali.1.gz", "align.json"
@@ -132,7 +132,7 @@ def align_run(
     """
     out = folders.out
     _refuse_foreign_files(out)
-    model = task_of(read_configuration(run)).locate_model()
+    model = locate_model(run, read_configuration(run))
     if real_path(out) == real_path(model.parent):
         raise InputError(f"{out}: holds the alignments that the run was trained on; choose another")
     network, limit = load(run), choose_limit(run, source.max_skipped)

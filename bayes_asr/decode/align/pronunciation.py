@@ -29,8 +29,8 @@ from bayes_asr.decode.forward.directory import (
 )
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.search.utterance import choose_engine
-from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.transition_model import locate_model
 
 ScoredResult = tuple[str, ScoredUtterance | InputError]
 CheckPlace = Callable[[Container[str], Path], None]
@@ -51,7 +51,7 @@ def score_run(
     a larger share than `source.max_skipped`.
     """
     config = read_configuration(run)
-    model = task_of(config).locate_model()
+    model = locate_model(run, config)
     network = load(run)
     limit = choose_limit(run, source.max_skipped)
     directories = find_streams(run, [network], source)

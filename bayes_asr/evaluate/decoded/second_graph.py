@@ -1,12 +1,11 @@
 """A run decoded with a second graph, in a folder that is scored as a run of its own."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, real_path, replacing
+from bayes_asr.base.files import is_there, real_path
 from bayes_asr.config.decoding_keys import SearchOptions
 from bayes_asr.config.schema import Config
 from bayes_asr.decode.forward.network_record import check_network, read_network_record
@@ -14,9 +13,9 @@ from bayes_asr.decode.lattices.paths import pair_weights
 from bayes_asr.decode.search.archive import decode_archive
 from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.evaluate.score.run_scores import SETS, refuse_trained
-from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT
-from bayes_asr.tasks.task import task_of
+from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.transition_model import copy_environment, locate_model
 
 
 def decode_with(
@@ -35,7 +34,7 @@ def decode_with(
         raise InputError(f"{out}: is a data directory; --out names a folder of its own")
     second = f"data.graph={json.dumps([str(graph.absolute())])}"
     config = read_configuration(run, [*settings, second])
-    model = task_of(config).locate_model()
+    model = locate_model(run, config)
     search = SearchOptions.from_config(config.decode, allow_partial=True)
     grid = tuple(pair_weights(config.decode.lm_weights, config.decode.insertion_penalties))
     for name in SETS:
@@ -49,7 +48,5 @@ def decode_with(
         elif name == "dev":
             raise InputError(f"{loglikes}: not there; run bayes-asr forward {run} --on dev first")
     config.save(out / CONFIG)
-    if is_there(run / ENVIRONMENT):
-        with replacing(out / ENVIRONMENT) as temporary:
-            shutil.copyfile(run / ENVIRONMENT, temporary)
+    copy_environment(run, out)
     return config

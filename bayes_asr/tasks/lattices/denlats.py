@@ -35,6 +35,7 @@ from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.trained_network import TrainedNetwork
+from bayes_asr.train.runs.transition_model import locate_model
 
 SEARCH = {"beam": 13.0, "lattice_beam": 7.0, "max_active": 5000}
 ORDER = 1  # of the language model: a weak one lets more words compete
@@ -46,7 +47,7 @@ def write_weak_graph(run: Path, lang: Path, out: Path, order: int = ORDER) -> No
     lang: the folder of the words and their pronunciations. InputError where there is no text.
     """
     config = read_configuration(run)
-    data, model = data_dir(config, "train"), task_of(config).locate_model()
+    data, model = data_dir(config, "train"), locate_model(run, config)
     check_same_phones(lang, model.parent)
     if data.text is None:
         raise InputError(
@@ -89,7 +90,7 @@ def write_denlats(
             " goes on; take a run of cross entropy"
         )
     options: dict[str, Any] = {"acoustic_scale": config.decode.acoustic_scale, **SEARCH, **search}
-    source, model = f"{run}, {set_name}", task_of(config).locate_model()
+    source, model = f"{run}, {set_name}", locate_model(run, config)
     job = DecodeJob(source, graph, model, SearchOptions(**options), nj=nj)
     loglikes = _compute_loglikes(run, config, load(run), set_name, open_pipe)
     return _decode(job, loglikes, out, {}, kept)
@@ -113,7 +114,7 @@ def write_denlats_of_epoch(
     graph, options = read_search(template)
     config = read_configuration(run)
     nj = torch.get_num_threads() * group.size()
-    job = DecodeJob(f"{run}, train", graph, task_of(config).locate_model(), options, nj=nj)
+    job = DecodeJob(f"{run}, train", graph, locate_model(run, config), options, nj=nj)
     network_outputs = LogLikelihoods(take_output(network))
 
     def iter_loglikes() -> Iterator[tuple[str, np.ndarray]]:

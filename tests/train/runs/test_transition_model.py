@@ -1,0 +1,63 @@
+"""The final.mdl of a run, which must be the one that it was trained with."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayes_asr.base.errors import InputError
+from bayes_asr.kaldi_io.initial_mdl import build_monophone_model
+from bayes_asr.kaldi_io.mdl import write_transition_model
+from bayes_asr.kaldi_io.side_files import ENVIRONMENT
+from bayes_asr.kaldi_io.transition_model import number_transitions
+from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.transition_model import copy_environment, locate_model
+from bayes_asr.train.start import train
+from tests.support.small_corpus import MODEL, PHONES, write_corpus
+from tests.support.training_runs import config_of
+
+REVERSED = np.hstack([MODEL.tuples[:, :2], MODEL.tuples[::-1, 2:]])
+OTHERS = {
+    "of other states": build_monophone_model(PHONES, dict(zip(PHONES, (1, 2, 3), strict=True))),
+    "of other pdfs": number_transitions(MODEL.topology, REVERSED, MODEL.log_prob),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("run")
+    train(config_of(write_corpus(root / "corpus"), "train.epochs=1"), root / "run")
+    return root / "run"
+
+
+def test_the_model_of_the_training_may_have_other_probabilities(run: Path) -> None:
+    config = read_configuration(run)
+    path = locate_model(run, config)
+    assert path == Path(config.data.dir) / "exp/ali/final.mdl"
+    write_transition_model(replace(MODEL, log_prob=MODEL.log_prob * 2), path)
+    assert locate_model(run, config) == path
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_model_in_its_place_is_refused(other: str, run: Path, tmp_path: Path) -> None:
+    config = read_configuration(run)
+    path = locate_model(run, config)
+    assert OTHERS[other].num_pdfs == MODEL.num_pdfs
+    write_transition_model(OTHERS[other], path)
+    copy_environment(run, tmp_path)  # as a run that has the network of this one
+    for place in (run, tmp_path):
+        with pytest.raises(InputError, match=r"final\.mdl \(6 pdfs\) has other transitions than"):
+            locate_model(place, config)
+    write_transition_model(MODEL, path)
+    locate_model(run, config)
+
+
+def test_a_run_that_does_not_say_is_taken_as_it_is(run: Path, tmp_path: Path) -> None:
+    config = read_configuration(run)
+    environment = json.loads((run / ENVIRONMENT).read_text())
+    (tmp_path / ENVIRONMENT).write_text(json.dumps({**environment, "inputs": {}}))
+    write_transition_model(OTHERS["of other states"], path := locate_model(run, config))
+    assert locate_model(tmp_path, config) == path
+    write_transition_model(MODEL, path)
