@@ -5,7 +5,9 @@ the speaker statistics carry numbers from elsewhere: from the training data and 
 """
 
 import json
+import logging
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +16,12 @@ from typing import Any, Literal
 import numpy as np
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import is_there, read_bytes
+from bayes_asr.base.files import is_there, open_to_read, read_bytes
 
+LOG = logging.getLogger(__name__)
+# A line of feats.scp that names an archive as we write it, or a command. Kaldi's scripts write
+# archives of other names.
+OURS = re.compile(rb".*([\s/]feats\.ark(:\d+)?(\[.*\])?|\|)\s*", re.S)
 FEATURES = "features"  # the first stream, which says who speaks and how many frames there are
 Cmvn = Literal["none", "mean", "mean-variance"]
 DELTA_WINDOW = 2  # frames on either side of a derivative
@@ -260,10 +266,19 @@ class FrontEnd:
 
 
 def read_analysis(directory: Path) -> dict[str, Any] | None:
-    """The analysis that made the features of a data directory from sound; None if not recorded."""
-    path = directory / "frontend.json"
+    """The analysis that made the features of a data directory from sound; None if not recorded.
+
+    A record that lies beside features of another archive is announced, and not taken.
+    """
+    path, table = directory / "frontend.json", directory / "feats.scp"
     if not is_there(path):
         return None
+    if is_there(table):
+        with open_to_read(str(table)) as lines:
+            first = lines.readline()
+        if first.strip() and not OURS.fullmatch(first):
+            LOG.warning("%s: not of the features that feats.scp names, so it is not read", path)
+            return None
     try:
         fields = json.loads(read_bytes(path))
     except (ValueError, RecursionError):
