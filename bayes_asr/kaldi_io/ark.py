@@ -164,8 +164,8 @@ def missing_file_error(scp: Path, what: str, name: str) -> InputError:
     searched = f" in the working directory {os.getcwd()} or in a folder above the table"
     return InputError(
         f"{scp}: cannot open {what} in {name}: No such file{searched * (not os.path.isabs(name))};"
-        " if a folder has moved, say so by --set data.moved=OLD=NEW, or correct the table; of a run"
-        " data.moved is in its config.yaml"
+        " correct the table; where a folder has moved and the command has a configuration (of a run"
+        " its config.yaml), data.moved=OLD=NEW in it will do"
     )
 
 

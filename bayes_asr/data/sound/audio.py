@@ -22,7 +22,7 @@ from bayes_asr.data.sound.containers import CONVERT_ANY, KINDS, NEEDED, check_co
 from bayes_asr.data.sound.file_bytes import FileBytes
 from bayes_asr.kaldi_io.binary import open_bytes
 from bayes_asr.kaldi_io.byte_reader import CHUNK, DAMAGED, ByteReader, OpenPipe
-from bayes_asr.kaldi_io.rxfilename import is_pipe, refuse_pipe
+from bayes_asr.kaldi_io.rxfilename import is_pipe, refuse_pipe, strip_offset
 
 STDIN = "-"
 RATES = range(1000, 400_001)  # Hz
@@ -175,6 +175,7 @@ def change_speed(samples: np.ndarray, factor: Fraction) -> np.ndarray:
 def check_is_there(name: str) -> None:
     """InputError as of `read_channels` for a file that is not there; commands are not looked at."""
     if name != STDIN and not is_pipe(name):
+        _refuse_archive(name)
         with opening(f"{name}: cannot be opened"):
             check_settled(name)
             os.stat(name)
@@ -187,7 +188,18 @@ def _open(name: str, open_pipe: OpenPipe | None) -> ByteReader:
         if is_pipe(name):
             refuse_pipe(name, "the sound", open_pipe)
             return ByteReader(cast(OpenPipe, open_pipe)(name.strip().strip("|")), name, None)
+        _refuse_archive(name)
         return open_bytes(name)
+
+
+def _refuse_archive(name: str) -> None:
+    """InputError for a place in an archive of sounds, such as wav-copy writes."""
+    archive = strip_offset(name)
+    if archive != name and not os.path.exists(name) and os.path.exists(archive):
+        raise InputError(
+            f"{name}: a place in an archive, of which only features are read; write the sound into"
+            f" a file of its own, or give the command `wav-copy {name} - |` with --allow-pipes"
+        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
-from bayes_asr.data.sound.audio import read_audio, resample
+from bayes_asr.data.sound.audio import check_is_there, read_audio, resample
 from bayes_asr.data.sound.feature_directories import write_features
 from bayes_asr.data.sound.spectrum import Analysis
 from bayes_asr.kaldi_io.ark import iter_matrices
@@ -117,3 +117,11 @@ def test_formats_may_be_mixed(tmp_path: Path) -> None:
     first, *others = dict(iter_matrices(folder / "feats.scp")).values()
     assert np.array_equal(first, Analysis()(sound.astype(np.float32)))
     assert [np.array_equal(first, other) for other in others] == [True, True]
+
+
+def test_a_place_in_an_archive_of_sounds_is_named_as_what_it_is(tmp_path: Path) -> None:
+    archive = tmp_path / "wav.ark"
+    archive.write_bytes(b"a1 RIFF")
+    for check in (check_is_there, read_audio):
+        with pytest.raises(InputError, match=r"wav\.ark:3: a place in an archive, .*`wav-copy"):
+            check(f"{archive}:3")
