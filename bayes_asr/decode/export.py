@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
@@ -54,6 +55,7 @@ def export_onnx(
     model = _translate(network, step=step, exact_head=not quantize)
     if quantize:
         model = _quantize(model)
+        _check_runs(model)
     _name_frames(model.graph)
     _forget_sources(model.graph)
     model.producer_name, model.producer_version = "bayes_asr", __version__
@@ -66,7 +68,7 @@ def export_onnx(
 def _translate(network: LogLikelihoods, *, step: bool, exact_head: bool) -> Any:
     """The ONNX model of a network as torch makes it."""
     program = export_program(network, step=step, exact_head=exact_head)
-    states = _state_names(network) if step else []
+    states = [f"state{n}" for n in range(1, 1 + len(_list_states(network)))] if step else []
     with _quiet():
         converted = torch.onnx.export(
             program,
@@ -127,7 +129,7 @@ def export_program(
     example: tuple[Any, ...] = tuple(examples)
     shapes: tuple[Any, ...] = (frames, tuple(further)) if further else (frames,)
     if step:
-        states = [torch.zeros_like(state) for layer in plain.model.begin() for state in layer]
+        states = [torch.zeros_like(state) for state in _list_states(plain)]
         example = (examples if further else examples[0], torch.tensor(True), states)
         shapes = ([frames, *further] if further else frames, None, [None] * len(states))
     with _quiet():
@@ -155,6 +157,7 @@ def describe(
     main = next(iter(streams.values()))
     layers = network.model.architecture["layers"]
     units = dict.fromkeys(str(layer.get("unit", layer["kind"])) for layer in layers)
+    states = _list_states(network) if step else []
     return {
         "bayes_asr": __version__,
         "unit": ", ".join(units),
@@ -163,14 +166,15 @@ def describe(
         "pdfs": str(len(network.log_priors)),
         "front_end": json.dumps(main["front_end"]),
         **({"streams": json.dumps(streams)} if len(streams) > 1 else {}),
+        **({"states": json.dumps([list(state.shape) for state in states])} if step else {}),
         "form": "step" if step else "utterance",
         "weights": "int8" if quantize else "float32",
     }
 
 
-def _state_names(network: LogLikelihoods) -> list[str]:
-    count = sum(len(layer) for layer in network.model.begin())
-    return [f"state{number + 1}" for number in range(count)]
+def _list_states(network: ExportableNetwork | LogLikelihoods) -> list[Tensor]:
+    """The states of a step before the first frame, of all layers in turn."""
+    return [state for layer in network.model.begin() for state in layer]
 
 
 def _examples(network: LogLikelihoods, *, step: bool = False) -> list[Tensor]:
@@ -230,6 +234,30 @@ def _quantize(model: Any) -> Any:
             extra_options={"EnableSubgraph": True},
         )
         return onnx.load(path)
+
+
+def _check_runs(model: Any) -> None:
+    """InputError where ONNX Runtime cannot compute a model, tried with frames of zeros."""
+    from onnxruntime import InferenceSession
+
+    types = {"tensor(float)": np.float32, "tensor(bool)": np.bool_}
+    with _quiet():
+        try:
+            session = InferenceSession(model.SerializeToString())
+            inputs = session.get_inputs()
+            # The number of frames alone is open, and has a name in place of a size.
+            shapes = [[n if isinstance(n, int) else 2 for n in each.shape] for each in inputs]
+            zeros: dict[str, Any] = {
+                each.name: np.zeros(shape, types[each.type])
+                for each, shape in zip(inputs, shapes, strict=True)
+            }
+            session.run(None, zeros)
+        except Exception as error:  # ONNX Runtime has classes of its own
+            message = " ".join(str(error).split())
+            raise InputError(
+                f"ONNX Runtime cannot compute this network in 8 bits: {message}; leave out"
+                " --quantize"
+            ) from None
 
 
 def _name_frames(graph: Any) -> None:

@@ -87,6 +87,15 @@ class _Product(torch.autograd.Function):
         )
 
 
+def multiply_directions(h_NDH: Tensor, weights_SHX: Tensor) -> Tensor:
+    """Products [N, D, X] of each direction with its matrix, or of all with one."""
+    if len(weights_SHX) == 1:
+        return h_NDH @ weights_SHX[0]
+    if is_exporting():  # matrices can be quantised, batches of them cannot
+        return torch.stack([h_NDH[:, d] @ weights_SHX[d] for d in range(len(weights_SHX))], 1)
+    return torch.bmm(h_NDH.transpose(0, 1), weights_SHX).transpose(0, 1)
+
+
 def product(
     a_NK: Tensor, b_KM: Tensor, bias_M: Tensor | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:

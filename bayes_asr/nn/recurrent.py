@@ -151,8 +151,8 @@ class RecurrentLayer(Layer):
             return self._hand_on(self._states(terms, candidate_mask, frames))
 
     def begin(self) -> State:
-        """Return each state before the first frame [1, D, H]."""
-        return self._initial(self.cell, 1)
+        """Return each state before the first frame [1, D, H]; a unit of frames alone has none."""
+        return self._initial(self.cell, 1) if self.cell.states else ()
 
     def advance(self, x_TF: Tensor, frames: PackedFrames, state: State) -> tuple[Tensor, State]:
         """Outputs [T, H] of the next frames of one sequence, and the state after them."""

@@ -19,7 +19,7 @@ from bayes_asr.base.errors import InputError
 from bayes_asr.cli import main
 from bayes_asr.data.features import front_end
 from bayes_asr.data.features.front_end import FEATURES, FrontEnd, Normalisation, cmvn_statistics
-from bayes_asr.decode.export import OLDEST_TORCH, export_onnx
+from bayes_asr.decode.export import OLDEST_TORCH, export_onnx, export_torch
 from bayes_asr.decode.forward import exportable
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.kaldi_io.ark import iter_matrices
@@ -122,6 +122,18 @@ def check_steps(net: LogLikelihoods, folder: Path, width: int = WIDTH) -> None:
             check_close(found, net(x).numpy())
 
 
+def check_program(net: LogLikelihoods, folder: Path, width: int = WIDTH) -> None:
+    """The same of a program of torch.export that was written and read."""
+    export_torch(net, folder / "network.pt2", step=True)
+    step = torch.export.load(folder / "network.pt2").module()
+    states = [torch.full_like(state, 9).float() for layer in net.model.begin() for state in layer]
+    x, found = made_up(9, width), []
+    for number, chunk in enumerate(np.split(x, [1, 4])):
+        loglikes, states = step(torch.from_numpy(chunk), torch.tensor(number == 0), states)
+        found.append(loglikes)
+    check_close(torch.cat(found).numpy(), net(x).numpy())
+
+
 @pytest.mark.slow
 def test_li_bru_in_both_directions_gives_what_load_gives(tmp_path: Path) -> None:
     check_utterances(network(unit="li-bru", initial_state="trained"), tmp_path)
@@ -137,6 +149,7 @@ def test_lstm_step_by_step_gives_what_the_whole_gives(tmp_path: Path) -> None:
 ONE: dict[str, Any] = {"units": (4,)}  # a layer: what each more of them adds is export time
 ONCE = [u for u in UNITS if u["options"].get("activation", "tanh") == "tanh"]
 """Every option of every unit but activations."""
+COMPLEMENT = {"unit": "bru", "options": {"form": "complement"}}
 BLOCKS = {"unit": "lstm", "options": {"cells_per_block": 2}}
 PLAINLY = [{**u, "unit": "mlp"} for u in UNITS if u["unit"] == "li-gru"]
 """All activations, which are exported alike in all units, in the one that takes least time."""
@@ -225,18 +238,9 @@ def test_plain_form_can_be_exported(directions: dict[str, bool]) -> None:
 
 
 @pytest.mark.slow
-def test_quantised_weights_are_smaller_and_near(tmp_path: Path) -> None:
-    """Weights of products take a byte, also the recurrent ones; what remains takes some KB."""
-    net = network(unit="li-bru", units=(128,))
-    x = made_up(50)
-    export_onnx(net, tmp_path / "large.onnx")
-    (found,) = session(net, tmp_path, quantize=True).run(None, {"features": x})
-    large, small = ((tmp_path / f"{n}.onnx").stat().st_size for n in ("large", "network"))
-    assert 4 * small < large + 4 * 20_000
-    error = np.abs(found - net(x).numpy()).max()
-    assert 0 < error < 1
-    metadata = onnxruntime.InferenceSession(tmp_path / "network.onnx").get_modelmeta()
-    assert metadata.custom_metadata_map["weights"] == "int8"
+@pytest.mark.parametrize("form", [{"unit": "mlp"}, {"unit": "lstm"}, COMPLEMENT], ids=str)
+def test_a_step_of_torch_export_can_be_read_and_run(form: dict[str, Any], tmp_path: Path) -> None:
+    check_program(network(**form, **ONE, bidirectional=False), tmp_path)
 
 
 # --- the command

@@ -14,7 +14,13 @@ from bayes_asr.decode.export import OLDEST_TORCH, export_onnx, export_torchscrip
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.train.runs.trained_network import TrainedNetwork
-from tests.decode.test_export import check_close, check_steps, check_utterances, made_up
+from tests.decode.test_export import (
+    check_close,
+    check_program,
+    check_steps,
+    check_utterances,
+    made_up,
+)
 from tests.support.nn_layers import FORMS, INPUTS, network_of, stacked
 from tests.support.nn_units import plain_front_end, side_by_side
 
@@ -58,6 +64,7 @@ def check_onnx(net: LogLikelihoods, folder: Path) -> None:
     check_utterances(net, folder, INPUTS)
     if not net.model.looks_ahead:
         check_steps(net, folder, INPUTS)
+        check_program(net, folder, INPUTS)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")

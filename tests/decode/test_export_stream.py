@@ -53,7 +53,7 @@ def test_example_hears_what_the_whole_utterance_says(
     sound.write_bytes(riff(said.round(), rate))
     graph, model = run.parent / "exp/graph", run.parent / "exp/ali/final.mdl"
     done = subprocess.run(
-        [sys.executable, tmp_path / "stream.py", step, graph, model, sound],
+        [sys.executable, tmp_path / "stream.py", step, graph, model, "4", sound],
         capture_output=True,
         text=True,
     )
@@ -61,7 +61,7 @@ def test_example_hears_what_the_whole_utterance_says(
     network = bayes_asr.load(forwards)
     features = Analysis("fbank", bands=24)(spoken.samples[:, 0])
     loglikes = network(features).numpy()
-    given = (SearchOptions(allow_partial=True), choose_engine())
+    given = (SearchOptions(acoustic_scale=0.25, allow_partial=True), choose_engine())
     whole = decode_utterance(load_decoding_graph(graph, model), "whole", loglikes, *given)
     names = {number: word for word, number in read_symbols(graph / "words.txt").items()}
     assert whole.words

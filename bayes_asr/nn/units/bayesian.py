@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from bayes_asr.nn.layer import State
+from bayes_asr.nn.linear import multiply_directions
 from bayes_asr.nn.units.activations import softplus
 from bayes_asr.nn.units.cell import (
     LogProbability,
@@ -57,8 +58,7 @@ class ComplementBRU(LogProbability):
 
     def step(self, x: Tensor, state: State, product: Product, mask: Tensor | None) -> State:
         """Return the state after a frame."""
-        # U has a matrix for each direction: the batched product wants [D, n, H].
-        absent = (state[1].transpose(0, 1) @ self.U).transpose(0, 1)
+        absent = multiply_directions(state[1], self.U)
         a = (x + product(state[0], slice(None))).squeeze(-2) + absent
         # log h and log(1 - h) of h = sigma(a), each without 1 - h ever being computed.
         present, absent = (logsigmoid(side).clamp(min=LEAST_LOG) for side in (a, -a))

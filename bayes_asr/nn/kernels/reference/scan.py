@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bayes_asr.nn.frames import PackedFrames
 from bayes_asr.nn.layer import State
-from bayes_asr.nn.linear import is_exporting
+from bayes_asr.nn.linear import is_exporting, multiply_directions
 from bayes_asr.nn.units.cell import Cell
 
 Step = Callable[[Tensor, State, int], State]
@@ -110,13 +110,7 @@ def step_through(
         """The recurrent terms h V [n, D, g, H] of some gates."""
         # Columns of V are those of each gate in turn: [S, H, G*H] -> [S, H, g*H].
         weights = cast(Tensor, V).unflatten(2, (cell.gates, -1))[:, :, gates].flatten(2)
-        if len(weights) == 1:
-            terms = h @ weights[0]
-        elif is_exporting():  # matrices can be quantised, batches of them cannot
-            terms = torch.stack([h[:, d] @ matrix for d, matrix in enumerate(weights)], 1)
-        else:
-            terms = torch.bmm(h.transpose(0, 1), weights).transpose(0, 1)
-        return terms.unflatten(2, (-1, cell.gate_size))
+        return multiply_directions(h, weights).unflatten(2, (-1, cell.gate_size))
 
     def step(x: Tensor, state: State, n: int) -> State:
         gates = x.unflatten(-1, (cell.gates, -1))
