@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import together
+from bayes_asr.base.files import discard, together
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, write_ctm
@@ -130,7 +130,9 @@ def write_rescored(
     name: str,
     options: RescoreOptions,
 ) -> None:
-    """Write the files of one pair of weights."""
+    """Write the files of one pair of weights; those of an earlier call go."""
+    for file in (f"nbest.{name}.txt", f"mbr.{name}.txt", f"mbr_risk.{name}.txt", f"ctm.{name}"):
+        discard(out / file)
 
     def write_words(path: Path, hypotheses: Iterable[tuple[str, list[int]]]) -> None:
         write_text(((utt, [symbols[word] for word in words]) for utt, words in hypotheses), path)

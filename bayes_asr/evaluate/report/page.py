@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from bayes_asr.base.errors import printable
-from bayes_asr.base.files import replacing
+from bayes_asr.base.files import discard, find_files, is_there, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.evaluate.report.charts import (
     chart_confusions,
@@ -44,6 +44,13 @@ from bayes_asr.evaluate.report.table import (
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+PAGE = "report.html"
+FILES = (
+    *("hypotheses_*.md", "speakers_*.md", "differences_*.md", "errors/*_*_*.txt", "sounds/*.wav"),
+    *("figures/bars_*", "figures/confusions_*", "figures/learning_curves.*", "figures/training.*"),
+)
+"""Files beside the page, of which another report may have others."""
 
 LARGEST_MATRIX = 80
 """More tokens than these have no confusion matrix: their names could not be read."""
@@ -99,6 +106,7 @@ def write_report(
     utterances of the page. Figure files need matplotlib (the extra `report`); everything else
     is written without it.
     """
+    _discard_former(out)
     results = tabulate_results(systems)
     write_file(out / "table.md", as_markdown(results))
     write_file(out / "table.tex", as_latex(results))
@@ -111,7 +119,7 @@ def write_report(
     if has_figures:
         _write_figures(sections, curves, course, errors, out / "figures")
     page = render(
-        "report.html",
+        PAGE,
         **_describe_systems(systems, [key for key in keys if key[1] in alike]),
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         command=command,
@@ -128,8 +136,17 @@ def write_report(
         errors=list(errors.values()),
         sounds=_write_sounds(sound, errors.values(), out) if sound else {},
     )
-    write_file(out / "report.html", page)
+    write_file(out / PAGE, page)
     return has_figures
+
+
+def _discard_former(out: Path) -> None:
+    """Discard what a report that is there wrote of systems, sets and utterances."""
+    if is_there(out / PAGE):
+        for pattern in FILES:
+            folder = (out / pattern).parent
+            for path in find_files(folder, Path(pattern).name):
+                discard(path)
 
 
 def _describe_systems(systems: Sequence[ReportedSystem], keys: Sequence[Key]) -> dict[str, Any]:

@@ -83,6 +83,23 @@ def test_report_lies_beside_the_runs_and_may_be_repeated(out: Path) -> None:
     assert (out / "gru" / "report" / "report.html").read_bytes() == first
 
 
+def test_files_of_an_earlier_report_go(out: Path, tmp_path: Path) -> None:
+    def files() -> set[str]:
+        return {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")}
+
+    own = {"mine.md", "figures/mine.svg", "errors/mine.txt"}
+    for name in own:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    run_report(out / "gru", "--out", tmp_path)
+    of_one = files()
+    assert own < of_one
+    run_report(out, "--out", tmp_path)
+    assert "differences_test_strict.md" in files() - of_one
+    run_report(out / "gru", "--out", tmp_path)
+    assert files() == of_one
+
+
 def pages_of(tmp_path: Path, **names: str) -> Path:
     """A report on runs of these folders; each value replaces the name of a speaker."""
     for i, (folder, speaker) in enumerate(names.items()):
