@@ -65,21 +65,25 @@ export BAYES_ASR_STAGE_OF=${outer_script:-${script-}}
 
 declare -A seconds_of=() # by stage, without the set that it is about
 titles=()                # of seconds_of, in the order of the stages
+asked=''                 # the status to end with, where a signal came while a command of run_logged ran
 
 # run_logged LOG COMMAND...: run a command, adding what it prints to LOG. It runs beside this shell, which can so pass
 # on that it is to end, and waits until the command has saved what it will. SIGINT, which bash lets such commands
 # ignore, is put back: a terminal sends it to both.
 run_logged() {
-    local log=$1 status caught=true asked=''
+    local log=$1 status caught=true
     shift
-    trap 'caught=true' INT
-    trap 'caught=true asked=true; end_command' TERM HUP
+    asked=''
+    trap 'caught=true asked=130' INT
+    trap 'caught=true asked=129; end_command' HUP
+    trap 'caught=true asked=143; end_command' TERM
     (trap - INT && if [[ $(type -t "$1") == function ]]; then "$@"; else exec "$@"; fi) </dev/null 2>&1 | (trap '' INT TERM HUP && exec tee -a "$log") &
     [[ -z $asked ]] || end_command # asked before it was there
     while [[ -n $caught ]]; do
         caught='' status=0
         wait %% || status=$?
     done
+    ((status >= 0)) || status=$asked # bash has lost that of a command which ended just as the signal came
     trap - INT TERM HUP
     return "$status"
 }
@@ -254,16 +258,21 @@ run_stage() {
     { printf '[%(%F %T)T] %s:' -1 "$title" && printf ' %q' "$@" && echo; } | tee -a "$log"
     start=$SECONDS
     BAYES_ASR_STAGE=$first run_logged "$log" "$@" || status=$?
-    if ((status != 0)); then
-        [[ -n $outer_script ]] || report_failure "$first ($title)" "$status" "$log"
-        exit "$status"
-    fi
+    ((status == 0)) || end_stage "$first ($title)" "$status" "$log"
     [[ -n ${seconds_of[${title%%_*}]:-} ]] || titles+=("${title%%_*}")
     ((seconds_of[${title%%_*}] += SECONDS - start, 1))
     if ((${#inputs[@]} + ${#outputs[@]})); then
         times=$(stamp "$words" "$times" "$(described mtimes "${outputs[@]}")")
         write_stamps "$done" "$times" "$(contents "$words" "$sums" "$(described cksum "${outputs[@]}")")"
     fi
+    # The command had ended when it was asked to: it is complete, and the next does not begin.
+    [[ -z $asked ]] || end_stage "$first ($title)" "$asked" "$log"
+}
+
+# end_stage STAGE STATUS LOG: end everything with a status, which the outer one of stages within a stage says.
+end_stage() {
+    [[ -n $outer_script ]] || report_failure "$@"
+    exit "$2"
 }
 
 # report_failure STAGE STATUS LOG: say that a stage has not succeeded; 128 and a signal is somebody's wish.

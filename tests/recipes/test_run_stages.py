@@ -1,9 +1,8 @@
-"""run.sh: the stages of recipes, with Kaldi and without, failing and interrupted."""
+"""run.sh: the stages of recipes, with Kaldi and without, and failing."""
 
 import os
 import re
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
@@ -300,21 +299,6 @@ def test_failing_stage_stops_with_its_status_and_names_its_log(checkout: Checkou
 
 
 @pytest.mark.slow
-def test_signal_to_end_reaches_the_stage_and_is_waited_for(checkout: Checkout) -> None:
-    """The stub asks run.sh to end, as a queue does, and saves before it ends itself."""
-    executable(
-        checkout.environment / "bin" / "bayes-asr",
-        "#!/usr/bin/env bash\n[[ $1 = doctor ]] && exit\n"
-        "trap 'sleep 0.3; echo saved; exit 143' TERM\n"
-        'kill "$PPID"\nfor i in {1..100}; do sleep 0.1; done\n',
-    )
-    done = checkout.run("./run.sh", "--recipe", "given", "--kaldi-dir", ".")
-    assert done.returncode == 143
-    assert done.stdout.endswith("saved\n")
-    assert "Stage 3 (train) was interrupted (status 143); the same command goes on" in done.stderr
-
-
-@pytest.mark.slow
 def test_stage_inside_a_stage_fails_once(checkout: Checkout) -> None:
     """The user has run.sh, so stages and options are spoken of as it has them."""
     inner = (
@@ -378,33 +362,3 @@ def test_bars_go_to_the_terminal_of_the_script(checkout: Checkout) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_signal_to_all_processes_lets_the_stage_save(
-    checkout: Checkout, number: signal.Signals, status: int
-) -> None:
-    """As a terminal sends it: to run.sh, to the stage, and to what writes the log."""
-    if signal.getsignal(number) is signal.SIG_IGN:
-        pytest.skip("the tests run where this signal is ignored")
-    executable(
-        checkout.environment / "bin" / "bayes-asr",
-        "#!/usr/bin/env bash\n[[ $1 = doctor ]] && exit\n"
-        f"trap 'sleep 0.3; echo saved; exit {status}' INT HUP TERM\n"
-        "echo begun\nfor i in {1..100}; do sleep 0.1; done\n",
-    )
-    process = checkout.start("./run.sh", "--recipe", "given", "--kaldi-dir", ".")
-    assert process.stdout
-    printed = ""
-    while not printed.endswith("begun\n"):
-        printed += process.stdout.readline()
-    os.killpg(process.pid, number)
-    rest, _ = process.communicate()
-    assert process.returncode == status
-    assert "saved\n" in rest
-    assert f"Stage 3 (train) was interrupted (status {status}); the same command goes on" in rest
-    log = checkout.folder / "exp/given/given/seed1/log/train.log"
-    said = log.read_text()  # bash may say of the sleep that SIGHUP ended it
-    assert "begun\n" in said
-    assert said.endswith("saved\n")
