@@ -101,18 +101,20 @@ def read_history(run: Path, measured: Sequence[str] = HISTORY_KEYS) -> list[dict
     Empty where there is no such file.
     """
     path = run / HISTORY
-    form = f"a JSON object on each line with {', '.join(measured)}"
     try:
-        # Python's json reads NaN and long integers too: `_is_number` bounds what counts.
-        entries = [parse_json(line) for line in read_bytes(path).splitlines()]
+        lines = read_bytes(path).splitlines()
     except FileNotFoundError:
         return []
-    except ValueError:
-        raise InputError(f"{path}: not {form}") from None
-    for number, entry in enumerate(entries, start=1):
+    entries = []
+    for number, line in enumerate(lines, start=1):
         try:
+            # Python's json reads NaN and long integers too: `_is_number` bounds what counts.
+            entries.append(parse_json(line))
             for key in measured:
-                take(entry, key, "a number", *["null"] * (key in ERRORS))
-        except InputError as error:
-            raise InputError(f"{path}: not {form}: line {number}: {error}") from None
+                take(entries[-1], key, "a number", *["null"] * (key in ERRORS))
+        except ValueError as error:  # as InputError is
+            raise InputError(
+                f"{path}: not a JSON object on each line with {', '.join(measured)}: line {number}:"
+                f" {error}; restore the file, or remove the line"
+            ) from None
     return entries

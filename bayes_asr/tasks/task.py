@@ -102,10 +102,11 @@ class Task:
         """Of how many frames the network has outputs of one."""
         return 1
 
-    def locate_model(self) -> Path:
+    def locate_model(self, *, announce: bool = True) -> Path:
         """The final.mdl whose pdfs the network has."""
         aligned, *_ = locate_all(self.config.data, "train", "alignments", announce=False)
-        LOGGER.info("model: %s", aligned / "final.mdl")
+        if announce:
+            LOGGER.info("model: %s", aligned / "final.mdl")
         return aligned / "final.mdl"
 
     def training(self) -> Any:

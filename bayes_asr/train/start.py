@@ -22,7 +22,7 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.fmllr_record import describe_adapted, find_record
-from bayes_asr.data.targets.alignments import hash_transitions
+from bayes_asr.data.targets.alignments import begin_hash
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import read_environment, read_history
@@ -257,10 +257,10 @@ def _initialize(
 
 def _hash_model(task: Task) -> dict[str, str]:
     """The hash of the transitions of final.mdl, by its path, where words are decoded with it."""
-    path = task.locate_model() if task.recogniser == "decode" else None
+    path = task.locate_model(announce=False) if task.recogniser == "decode" else None
     if path is None or not is_there(path):
         return {}
-    return {str(path): hash_transitions(read_transition_model(path))}
+    return {str(path): begin_hash(read_transition_model(path)).hexdigest()}
 
 
 def _fingerprint_data(

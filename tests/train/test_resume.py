@@ -97,7 +97,10 @@ def remove_checkpoints(run: Path) -> None:
         (lambda lines: [*lines, lines[-1].replace('"epoch": 2', '"epoch": 3')], ""),  # trained anew
         (lambda lines: lines[1:], "history.jsonl: lacks 1 of 2 epochs"),
         (lambda lines: [], "history.jsonl: lacks 1 of 2 epochs"),
-        (lambda lines: ["{"], "history.jsonl: not a JSON object on each line"),
+        (
+            lambda lines: ["{"],
+            "history.jsonl: not a JSON object on each line",
+        ),
     ],
 )
 def test_history_ends_where_the_run_goes_on(

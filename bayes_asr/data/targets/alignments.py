@@ -150,14 +150,9 @@ def _check_path(name: str, transition_ids: np.ndarray, model: TransitionModel, o
 
 
 def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
-    """Begin the hash of alignments with their model."""
+    """Begin the hash of alignments by what the transition-ids of their model stand for."""
     # Probabilities are left out: training changes them, and they change no label.
     return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)
-
-
-def hash_transitions(model: TransitionModel) -> str:
-    """The hash of what the transition-ids of a model stand for."""
-    return begin_hash(model).hexdigest()
 
 
 def add_to_hash(

@@ -31,7 +31,11 @@ from bayes_asr.decode.forward.batches import (
 )
 from bayes_asr.decode.forward.interface import DECODED, LOG_LIKELIHOODS, Output, name_archive
 from bayes_asr.decode.forward.log_likelihoods import LogLikelihoods, load, load_members
-from bayes_asr.decode.forward.network_record import describe_network, write_network_record
+from bayes_asr.decode.forward.network_record import (
+    describe_counts,
+    describe_network,
+    write_network_record,
+)
 from bayes_asr.decode.forward.onnx_network import OnnxNetwork
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
@@ -125,7 +129,7 @@ def forward(
         if output.layer:
             copy_tables(features.first.directories, out)
         if name == name_archive(LOG_LIKELIHOODS):
-            write_network_record(record, out)
+            write_network_record({**record, **describe_counts(options.counts)}, out)
     LOGGER.info("wrote the %s of %d utterances to %s", name, written, archive)
     return written
 

@@ -11,7 +11,7 @@ from bayes_asr.base.errors import InputError, printable
 from bayes_asr.base.files import discard, is_there, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import content_hash, sample_file
-from bayes_asr.decode.search.search_record import NETWORK, Record, has_other_network
+from bayes_asr.decode.search.search_record import COUNTS, NETWORK, Record, has_other_network
 from bayes_asr.kaldi_io.side_files import BEST, LAST, read_json, take
 from bayes_asr.train.runs.combination import list_networks, read_combination
 
@@ -31,6 +31,11 @@ def describe_network(run: Path) -> dict[str, str]:
     return {NETWORK: content_hash([repr(how).encode(), *samples])[:16]}
 
 
+def describe_counts(counts: Path | None) -> dict[str, str]:
+    """The entry of pdf counts that give the priors in place of those of training."""
+    return {COUNTS: content_hash(sample_file(counts))[:16]} if counts else {}
+
+
 def write_network_record(record: Record, folder: Path) -> None:
     """Write a record beside log-likelihoods; where nothing is known, remove an earlier one."""
     if not record:
@@ -46,7 +51,9 @@ def read_network_record(archive: Path) -> dict[str, str]:
     if not is_there(path):
         return {}
     try:
-        return {NETWORK: take(read_json(path), NETWORK, "a text")}
+        record = read_json(path)
+        entries = {NETWORK: take(record, NETWORK, "a text")}
+        return entries | ({COUNTS: take(record, COUNTS, "a text")} if COUNTS in record else {})
     except InputError as error:
         reason = str(error).removeprefix(f"{path}: ")
         raise InputError(

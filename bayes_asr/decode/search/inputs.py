@@ -82,6 +82,11 @@ def check_loglikes(
             f"{name}: log-likelihoods of shape {list(loglikes.shape)}, "
             f"but the model has {graph.num_pdfs} pdfs; compute them by the network of this model"
         )
+    if _are_posteriors(loglikes):
+        raise InputError(
+            f"{name}: posteriors, which add up to 1 in each frame, and no log-likelihoods; compute"
+            " those by bayes-asr forward without --kind"
+        )
     if not len(loglikes):
         raise InputError(f"{name}: log-likelihoods without frames; compute them anew")
     # -inf is a pdf that cannot be; NaN compares false, so that it is bad.
@@ -93,3 +98,10 @@ def check_loglikes(
             " them anew"
         )
     return np.ascontiguousarray(loglikes, np.float32)
+
+
+def _are_posteriors(matrix: np.ndarray) -> bool:
+    """Whether a matrix [T, P] has probabilities of several pdfs in each frame."""
+    if not len(matrix) or matrix.shape[1] < 2 or not (matrix >= 0).all():
+        return False
+    return bool((np.abs(matrix.sum(1, dtype=np.float64) - 1) < 1e-3).all())

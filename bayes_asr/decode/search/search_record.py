@@ -19,13 +19,14 @@ from bayes_asr.kaldi_io.side_files import read_json
 RECORD = "decode.json"
 DIGEST, LM = "graph_digest", "lm"
 HOTWORDS, HOTWORDS_DIGEST = "hotwords", "hotwords_digest"
-NETWORK = "network"
+NETWORK, COUNTS = "network", "pdf_counts"
 MBR = "mbr"
 
 Record = Mapping[str, Any]
 """The folder of the graph, a digest of its files, the language model that was given to it, if one
 was, a file of hotwords likewise, the options of the search, whether words are of least expected
-error and, of a run, a digest of the network (`decode.forward.network_record`)."""
+error and, of a run, digests of the network and of pdf counts in place of those of its training
+(`decode.forward.network_record`)."""
 
 
 def describe_search(
@@ -139,7 +140,7 @@ def has_other_network(a: Record, b: Record) -> bool:
 def describe_differences(a: Record, b: Record) -> str:
     """The differences of two records: "graph A and B, beam 13 and 10"; empty where none is."""
     a, b = {MBR: False, **a}, {MBR: False, **b}  # records of version 0.2 and before lack it
-    keys = [key for key in (*SEARCH_KEYS, MBR) if a.get(key) != b.get(key)]
+    keys = [key for key in (*SEARCH_KEYS, MBR, COUNTS) if a.get(key) != b.get(key)]
     if a.get(HOTWORDS_DIGEST) != b.get(HOTWORDS_DIGEST):
         keys.append(HOTWORDS)
     if has_other_network(a, b):

@@ -60,9 +60,10 @@ class ChainTask(FramesTask):
         """Of how many frames the network has outputs of one."""
         return self.config.train.chain.frame_subsampling_factor
 
-    def locate_model(self) -> Path:
+    def locate_model(self, *, announce: bool = True) -> Path:
         """The final.mdl of the tree."""
-        return locate(self.config.data.chain, self.config.data, CHAIN) / "final.mdl"
+        chain = locate(self.config.data.chain, self.config.data, CHAIN, announce=announce)
+        return chain / "final.mdl"
 
     def training(self) -> Any:
         """Training on numerators, against a denominator graph."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, replacing
 from bayes_asr.config.schema import Config
-from bayes_asr.data.targets.alignments import hash_transitions
+from bayes_asr.data.targets.alignments import begin_hash
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import ENVIRONMENT, read_environment
 from bayes_asr.tasks.task import task_of
@@ -21,7 +21,7 @@ def locate_model(run: Path, config: Config) -> Path:
     hashes = read_model_hash(run)
     if hashes and is_there(path):
         model = read_transition_model(path)
-        if hash_transitions(model) not in hashes.values():
+        if begin_hash(model).hexdigest() not in hashes.values():
             raise InputError(
                 f"{path} ({model.num_pdfs} pdfs) has other transitions than when {run} was"
                 " trained: its network knows the pdfs of the model before; restore that, or train"

@@ -11,6 +11,7 @@ from bayes_asr.cli import main
 from bayes_asr.decode.forward.network_record import describe_network, read_network_record
 from bayes_asr.train.runs.configuration import read_configuration
 from bayes_asr.train.runs.directory import RunDirectory
+from bayes_asr.train.runs.trained_network import read_network
 from tests.support.places import CONF
 from tests.support.small_corpus import settings
 from tests.support.spoken_corpus import write_spoken_experiment
@@ -147,6 +148,22 @@ def test_without_the_network_only_sets_are_compared(
     assert command("score", run) == 0
     (warning,) = warnings(capsys)
     assert "dev and test were decoded with different settings (network " in warning
+
+
+@pytest.mark.slow
+def test_other_pdf_counts_are_part_of_what_was_decoded(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = tmp_path / "counts.txt"
+    counts.write_text(f"[ {' '.join(['2'] * len(read_network(run).log_priors))} ]\n")
+    assert command("forward", run, "--on=test", f"--counts={counts}") == 0
+    assert command("decode", run, "--on=test") == 0
+    assert "dev was decoded with other settings than test (pdf_counts None and" in (
+        capsys.readouterr().err
+    )
+    assert command("forward", run, "--on=test") == 0
+    assert command("decode", run, "--on=test") == 0
+    assert "(pdf_counts" not in capsys.readouterr().err
 
 
 @pytest.mark.slow

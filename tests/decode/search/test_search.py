@@ -231,6 +231,7 @@ def test_empty_graph_is_refused() -> None:
         (np.zeros((0, 8)), "u: log-likelihoods without frames"),
         (np.full((3, 8), np.nan), "u: log-likelihood nan at frame 0, pdf 0"),
         (np.full((3, 8), np.inf), "u: log-likelihood inf at frame 0, pdf 0"),
+        (np.full((3, 8), 0.125), "u: posteriors, which add up to 1"),
     ],
 )
 def test_bad_loglikes_are_refused(loglikes: np.ndarray, message: str) -> None:

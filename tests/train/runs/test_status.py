@@ -209,6 +209,7 @@ def test_status_names_a_damaged_history(
     assert len(damaged) == len(damages)
     for found in damaged:
         assert "history.jsonl: not a JSON object on each line" in found["why"]
+        assert re.search("line 1: .*; restore the file, or remove the line", found["why"])
     assert (whole["state"], whole["epoch"], whole["why"]) == ("finished", 2, None)
     assert main(["status", str(tmp_path)]) == 0
 
