@@ -1,6 +1,5 @@
 """Signals that end a verb: one line, and the status of a shell."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.extremes import COMMANDS, module_of
-from tests.support.places import ROOT
+from tests.support.resting import resting
 
 INTERRUPTED = """
 import os, signal, sys
@@ -35,11 +34,11 @@ RESTING = """
 import signal, sys, tempfile
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.cli import main, status
-from tests.base.processes.test_pool import say_and_rest
+from tests.support.resting import ITEMS, say_and_rest
 
 def rest(args):
     with tempfile.TemporaryDirectory(dir=args.folder):
-        list(map_utterances(say_and_rest, [(str(number), number) for number in range(9)], 2))
+        list(map_utterances(say_and_rest, ITEMS, 2))
 
 status.run = rest
 signal.signal(signal.SIGHUP, signal.Handlers[sys.argv[2]])
@@ -59,17 +58,7 @@ def test_ends_from_outside_leave_nothing_behind(
     tmp_path: Path, hang_up: str, ends: list[signal.Signals], expected: str
 ) -> None:
     """A queue and a closed terminal signal a process that has workers, or its group too."""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", RESTING, str(tmp_path), hang_up],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with parent:
-        assert parent.stdout
-        assert [parent.stdout.readline() for _ in range(2)] == ["resting\n"] * 2
+    with resting(RESTING, str(tmp_path), hang_up) as parent:
         for number in ends:
             parent.send_signal(number)
         said, complaint = parent.communicate(timeout=30)

@@ -2,15 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
 from bayes_asr.base.processes.malloc import THREADS
 from bayes_asr.base.processes.pool import map_utterances, open_pool
-from tests.support.places import ROOT
+from tests.support.resting import resting
 
 
 def say_threads(utt: str, item: int) -> tuple[str, int, str]:
@@ -47,16 +44,11 @@ def say_process(utt: str, item: int) -> int:
     return os.getpid()
 
 
-def say_and_rest(utt: str, item: int) -> None:
-    os.write(1, b"resting\n")
-    time.sleep(60)
-
-
 RESTING = """
 from bayes_asr.base.processes.pool import map_utterances
-from tests.base.processes.test_pool import say_and_rest
+from tests.support.resting import ITEMS, say_and_rest
 try:
-    list(map_utterances(say_and_rest, [(str(number), number) for number in range(9)], 2))
+    list(map_utterances(say_and_rest, ITEMS, 2))
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -65,18 +57,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_their_parent_without_a_traceback(number: signal.Signals) -> None:
     """A terminal interrupts all processes, a queue may end the first one alone."""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", RESTING],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with parent:
-        assert parent.stdout
-        assert [parent.stdout.readline() for _ in range(2)] == ["resting\n"] * 2
+    with resting(RESTING) as parent:
         end = os.killpg if number == signal.SIGINT else os.kill
         end(parent.pid, number)
         said, complaint = parent.communicate(timeout=30)  # the workers, too, have closed them
