@@ -32,7 +32,9 @@ def locate_model(run: Path, config: Config) -> Path:
 
 def read_model_hash(run: Path) -> dict[str, str]:
     """The hash of the transitions that a run was trained with, by the path of its final.mdl."""
-    inputs = read_environment(run).get("inputs") or {}
+    inputs = read_environment(run).get("inputs")
+    if not isinstance(inputs, dict):  # of a run that notes none
+        return {}
     return {file: digest for file, digest in inputs.items() if Path(file).name == "final.mdl"}
 
 
