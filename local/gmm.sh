@@ -235,7 +235,7 @@ print(c.decode, c.score, *(file.read_bytes() for file in list_foldings(c.score.c
             done
             for task in "${decoded[@]}"; do
                 for name in "${sets[@]:1}"; do
-                    run_stage 6 "gmm_decode$suffix${task}_$name" "$out" "$cepstra/$name/feats.scp" \
+                    run_stage 6 "gmm_decode$suffix${task}_$name" "$out" "$cepstra/$name"/{feats.scp,cmvn.scp,utt2spk} \
                         "exp/$model/graph$task/HCLG.fst" makes "exp/$model/decode${task}_$name"/{trans.1,lat.1.gz} -- \
                         in_jobs decode "$cepstra/$name" "exp/$model/graph$task" "exp/$model" "exp/$model/decode${task}_$name" \
                         --wip "${wip[@]}" "${options[@]}" ${max_skipped:+--max-skipped "$max_skipped"}

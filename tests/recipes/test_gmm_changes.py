@@ -77,14 +77,21 @@ def test_tables_beside_prepared_cepstra_that_have_changed_begin_anew(
         (data / "wav.scp").rename(data / "feats.scp")
         shutil.copy(data / "feats.scp", data / "cmvn.scp")
 
-    def steps() -> list[str]:
-        assert experiment.run("--nj", "2", "--stop-stage", "3").endswith("status 0")
+    def steps(*options: str) -> list[str]:
+        assert experiment.run("--nj", "2", *options).endswith("status 0")
         return [call.split()[1] for call in experiment.calls()]
 
-    assert (steps(), steps()) == (["lang", "mono", "align", "deltas"], [])
+    begin = ("--stop-stage", "3")
+    assert (steps(*begin), steps(*begin)) == (["lang", "mono", "align", "deltas"], [])
     with (experiment.out / "data/train" / table).open("a") as file:
         file.write("train9 train9\n")
-    assert (steps(), steps()) == (["mono", "align", "deltas"], [])
+    assert (steps(*begin), steps(*begin)) == (["mono", "align", "deltas"], [])
+    decode = ("--stage", "6", "--stop-stage", "6")
+    steps(*begin[:1], "5")
+    steps(*decode)
+    with (experiment.out / "data/dev" / table).open("a") as file:
+        file.write("dev9 dev9\n")
+    assert ("decode" in steps(*decode)) == (table != "text")  # which is scored against
 
 
 def test_dither_of_a_recipe_reaches_its_features_and_makes_them_anew(
