@@ -1,5 +1,6 @@
 """The transition model of Kaldi: the meaning of transition-ids."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,34 +51,39 @@ class TransitionModel:
 
         Self-loops of a state may come before its other transition or, as in decoding graphs, after.
         """
-        # Three cases: the same transition-state; another state of the phone; the next phone, which
-        # begins in its state 0.
-        state, reached, ends = self._moves
+        # Three cases: the same transition-state; another state of the phone; the next phone.
+        state, reached, begins, ends = self._moves
         phone, hmm_state = (
             (array[previous], array[following]) for array in (self.phone, self.hmm_state)
         )
         stays = state[previous] == state[following]
         moves = (phone[0] == phone[1]) & reached[phone[0], hmm_state[0], hmm_state[1]]
-        return stays | moves | (ends[phone[0], hmm_state[0]] & (hmm_state[1] == 0))
+        return stays | moves | (ends[phone[0], hmm_state[0]] & begins[phone[1], hmm_state[1]])
 
     @cached_property
-    def _moves(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _moves(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """The transition-state of each transition-id; which HMM states of a phone each of them
-        leads to, bool [phone, S, S]; which of them may be a phone's last, bool [phone, S].
+        leads to, bool [phone, S, S]; which may be a phone's first, and which its last, bool
+        [phone, S].
         """
         counts = [len(self.topology[phone][s].transitions) for phone, s, *_ in self.tuples.tolist()]
         state = np.concatenate([[-1], np.repeat(np.arange(len(counts)), counts)])
         phones, longest = max(self.topology) + 1, max(map(len, self.topology.values()))
         reached = np.zeros((phones, longest, longest), bool)
-        ends = np.zeros((phones, longest), bool)
+        begins, ends = np.zeros((phones, longest), bool), np.zeros((phones, longest), bool)
         for phone, states in self.topology.items():
+            leads = reached[phone]
             for number, described in enumerate(states):
                 for target, _ in described.transitions:
                     # Self-loops are no moves; the first case of `may_follow` covers them.
-                    reached[phone, number, target] = target != number
-                # The last state of an entry emits nothing: a transition into it leaves the phone.
-                ends[phone, number] = reached[phone, number, len(states) - 1]
-        return state, reached, ends
+                    leads[number, target] = target != number
+            for number, described in enumerate(states):
+                if described.forward_class < 0:  # emits nothing: what leads to it leads on
+                    leads |= np.outer(leads[:, number], leads[number])
+            # The last state of an entry is such a one: a transition into it leaves the phone.
+            ends[phone] = leads[:, len(states) - 1]
+            begins[phone] = leads[0] if states[0].forward_class < 0 else np.arange(longest) == 0
+        return state, reached, begins, ends
 
 
 def number_transitions(
@@ -118,3 +124,9 @@ def phone_spans(
     enters = (model.hmm_state[transition_ids] == 0) & ~model.self_loop[transition_ids]
     start = np.flatnonzero(enters)
     return model.phone[transition_ids[start]], start, np.append(start[1:], len(transition_ids))
+
+
+def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
+    """Begin the hash of alignments with their model."""
+    # Probabilities are left out: training changes them, and they change no label.
+    return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)

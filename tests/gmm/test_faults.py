@@ -153,7 +153,7 @@ def test_alignments_of_fewer_frames_say_what_may_have_made_them(
     every: int, by_lfmmi: bool, lab: Path
 ) -> None:
     aligned = dict(iter_int_vectors(Path("mono/ali.1.gz")))
-    shorter = ((utt, np.full_like(tids[:-1:every], tids[0])) for utt, tids in aligned.items())
+    shorter = ((utt, tids[:-1:every]) for utt, tids in aligned.items())
     write_int_vectors(shorter, Path("mono/ali.1.gz"))
     utt, tids = next(iter(aligned.items()))
     counts = f"{utt} has {len(tids)} frames of .* has {len(range(0, len(tids) - 1, every))};"

@@ -36,12 +36,11 @@ LABELS = [
 
 
 def tree_ids(name: str) -> dict[str, np.ndarray]:
-    """Transition-ids by the other model of a set: phones of a frame in each of three states."""
+    """Transition-ids by the other model of a set."""
     rng = np.random.default_rng(5)
-    leaving = np.flatnonzero(~TREE.self_loop)[1:].astype(np.int32).reshape(-1, 3)
+    last = TREE.num_transition_ids
     _, aligned = made_up(name, SETS[name])
-    phones = {utt: rng.integers(0, len(leaving), len(x)) for utt, x in aligned.items()}
-    return {utt: leaving[chosen].ravel()[: len(chosen)] for utt, chosen in phones.items()}
+    return {u: rng.integers(1, last + 1, len(x)).astype(np.int32) for u, x in aligned.items()}
 
 
 def tones(name: str) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ from bayes_asr.base.log import LOGGER
 
 Arrays = dict[str, np.ndarray]
 Found = TypeVar("Found")
-FORMAT = "3"  # another one makes every index anew
+FORMAT = "2"  # another one makes every index anew
 WORTH_SAYING = 5.0  # seconds
 SAMPLE = 2**16  # bytes of a file that are looked at in each of three places
 CHUNK = 2**20  # bytes that are read at a time

@@ -7,12 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from bayes_asr.base.errors import InputError
+from bayes_asr.base.log import LOGGER
 from bayes_asr.data.targets.target import Labels, Target
 from bayes_asr.kaldi_io.ark import iter_int_vectors, read_vector
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.transition_model import TransitionModel
+from bayes_asr.kaldi_io.transition_model import TransitionModel, begin_hash
 from bayes_asr.kaldi_io.vectors import StoredVectors
+
+LOOKED_AT = 50  # utterances of a directory, so many or a few less: another model shows in all
 
 
 class Alignments(Labels):
@@ -38,6 +41,26 @@ class Alignments(Labels):
             self.digest = total.hexdigest()
         else:
             self._values, self.lengths, self.digest = stored, stored.lengths, digest
+        self._warn_of_another_model()
+
+    def _warn_of_another_model(self) -> None:
+        """Say where neighbours in some utterances cannot follow one another by the model."""
+        some = list(self.lengths)[:: 1 + len(self.lengths) // LOOKED_AT]
+        wrong = []
+        for utt in some:
+            ids = self.transition_ids(utt)
+            strays = ~self.model.may_follow(ids[:-1], ids[1:])
+            if strays.any():
+                wrong.append((utt, ids, int(strays.argmax())))
+        if wrong:
+            utt, ids, frame = wrong[0]
+            LOGGER.warning(
+                "%s: by %s no phone has the transition-ids %d and %d, which follow one another in"
+                " %s from frame %d (and so in %d of %d utterances that were looked at): take the"
+                " model that made the alignments, unless frames were left out of them",
+                *(self.directory, self.path_of_model, ids[frame], ids[frame + 1], utt, frame),
+                *(len(wrong), len(some)),
+            )
 
     @property
     def path_of_model(self) -> Path:
@@ -112,47 +135,24 @@ def read_counts(path: Path, pdfs: int) -> np.ndarray:
 def iter_alignments(directory: Path, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the utterances of all `ali.*.gz` and their transition-ids int32 [T], all of `model`.
 
-    InputError for a transition-id that the model has not or that cannot follow the one before it,
-    and for an utterance that is repeated.
+    InputError for a transition-id that the model has not, and for an utterance that is repeated.
     """
     utterances: set[str] = set()
+    last = model.num_transition_ids
     for path in find_alignments(directory):
         for utt, transition_ids in iter_int_vectors(path):
             if utt in utterances:
                 raise InputError(f"{path}: {utt} is aligned a second time; keep one alignment")
             utterances.add(utt)
-            _check_path(f"{path}: {utt}", transition_ids, model, directory / "final.mdl")
+            outside = np.flatnonzero((transition_ids < 1) | (transition_ids > last))
+            if len(outside):
+                frame = outside[0]
+                raise InputError(
+                    f"{path}: {utt}, frame {frame} has transition-id {transition_ids[frame]}, but"
+                    f" {directory / 'final.mdl'} has 1 to {last}; use the model that made the"
+                    " alignment"
+                )
             yield utt, transition_ids
-
-
-def _check_path(name: str, transition_ids: np.ndarray, model: TransitionModel, of: Path) -> None:
-    """InputError for transition-ids [T] that the model `of` a file does not have, or not in turn.
-
-    Messages begin with `name`.
-    """
-    last = model.num_transition_ids
-    outside = np.flatnonzero((transition_ids < 1) | (transition_ids > last))
-    if len(outside):
-        frame = outside[0]
-        raise InputError(
-            f"{name}, frame {frame} has transition-id {transition_ids[frame]}, but {of} has 1 to"
-            f" {last}; use the model that made the alignment"
-        )
-    # Another model gives the transition-ids other states, of other phones.
-    strays = np.flatnonzero(~model.may_follow(transition_ids[:-1], transition_ids[1:]))
-    if len(strays):
-        frame = strays[0] + 1
-        raise InputError(
-            f"{name}, frame {frame} has transition-id {transition_ids[frame]} behind"
-            f" {transition_ids[frame - 1]}, which cannot be in {of}; use the model that made the"
-            " alignment"
-        )
-
-
-def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
-    """Begin the hash of alignments by what the transition-ids of their model stand for."""
-    # Probabilities are left out: training changes them, and they change no label.
-    return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)
 
 
 def add_to_hash(

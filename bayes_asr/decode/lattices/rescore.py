@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
-from bayes_asr.base.files import discard, together
+from bayes_asr.base.files import together
 from bayes_asr.base.processes.pool import map_utterances
 from bayes_asr.base.progress import follow
 from bayes_asr.decode.lattices.ctm import FRAME_SHIFT, Place, write_ctm
@@ -16,8 +16,7 @@ from bayes_asr.decode.lattices.word_times import ReadTimer, read_no_timer
 from bayes_asr.kaldi_io.byte_reader import check_name
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
-from bayes_asr.kaldi_io.symbols import WordSymbols
-from bayes_asr.kaldi_io.text import read_text, write_mapping, write_text
+from bayes_asr.kaldi_io.text import WordSymbols, read_text, write_mapping, write_text
 
 
 @dataclass(frozen=True)
@@ -130,9 +129,7 @@ def write_rescored(
     name: str,
     options: RescoreOptions,
 ) -> None:
-    """Write the files of one pair of weights; those of an earlier call go."""
-    for file in (f"nbest.{name}.txt", f"mbr.{name}.txt", f"mbr_risk.{name}.txt", f"ctm.{name}"):
-        discard(out / file)
+    """Write the files of one pair of weights."""
 
     def write_words(path: Path, hypotheses: Iterable[tuple[str, list[int]]]) -> None:
         write_text(((utt, [symbols[word] for word in words]) for utt, words in hypotheses), path)
