@@ -1,6 +1,7 @@
 """All of a report on disk: one self-contained page, and its tables and figures as files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from bayes_asr.base.errors import printable
-from bayes_asr.base.files import discard, find_files, is_there, replacing
+from bayes_asr.base.files import discard, is_there, read_text, replacing
 from bayes_asr.base.log import LOGGER
 from bayes_asr.evaluate.report.charts import (
     chart_confusions,
@@ -46,11 +47,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = "report.html"
-FILES = (
-    *("hypotheses_*.md", "speakers_*.md", "differences_*.md", "errors/*_*_*.txt", "sounds/*.wav"),
-    *("figures/bars_*", "figures/confusions_*", "figures/learning_curves.*", "figures/training.*"),
-)
-"""Files beside the page, of which another report may have others."""
+BESIDE = re.compile("<!-- beside: ([\\w./ -]*) -->")
+"""What a page says of the files beside it, so that another report can remove them."""
 
 LARGEST_MATRIX = 80
 """More tokens than these have no confusion matrix: their names could not be read."""
@@ -118,6 +116,7 @@ def write_report(
     has_figures = find_spec("matplotlib") is not None
     if has_figures:
         _write_figures(sections, curves, course, errors, out / "figures")
+    sounds = _write_sounds(sound, errors.values(), out) if sound else {}
     page = render(
         PAGE,
         **_describe_systems(systems, [key for key in keys if key[1] in alike]),
@@ -134,19 +133,34 @@ def write_report(
         curves=curves,
         course=course,
         errors=list(errors.values()),
-        sounds=_write_sounds(sound, errors.values(), out) if sound else {},
+        sounds=sounds,
+        beside=_name_files_beside(sections, errors, sounds.values()),
     )
     write_file(out / PAGE, page)
     return has_figures
 
 
 def _discard_former(out: Path) -> None:
-    """Discard what a report that is there wrote of systems, sets and utterances."""
-    if is_there(out / PAGE):
-        for pattern in FILES:
-            folder = (out / pattern).parent
-            for path in find_files(folder, Path(pattern).name):
-                discard(path)
+    """Discard the files that the page of an earlier report names, those beside it."""
+    page = read_text(out / PAGE) if is_there(out / PAGE) else ""
+    for file in "".join(BESIDE.findall(page)[-1:]).split():
+        if ".." not in Path(file).parts:
+            discard(out / file)
+
+
+def _name_files_beside(
+    sections: Collection[str], errors: Collection[str], sounds: Iterable[str]
+) -> list[str]:
+    """The names of all files beside a page that differ between reports, below its folder."""
+    figures = [*(f"bars_{name}" for name in sections), "learning_curves", "training"]
+    figures += [f"confusions_{name}" for name in errors]
+    kinds = ("hypotheses", "speakers", "differences")
+    return [
+        *(f"{kind}_{name}.md" for kind in kinds for name in sections),
+        *(f"errors/{name}.txt" for name in errors),
+        *(f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")),
+        *sounds,
+    ]
 
 
 def _describe_systems(systems: Sequence[ReportedSystem], keys: Sequence[Key]) -> dict[str, Any]:
