@@ -16,7 +16,8 @@ from bayes_asr.decode.lattices.word_times import ReadTimer, read_no_timer
 from bayes_asr.kaldi_io.byte_reader import check_name
 from bayes_asr.kaldi_io.lattice import CompactLattice, Lattice
 from bayes_asr.kaldi_io.lattice_files import iter_lattices
-from bayes_asr.kaldi_io.text import WordSymbols, read_text, write_mapping, write_text
+from bayes_asr.kaldi_io.symbols import WordSymbols
+from bayes_asr.kaldi_io.text import read_text, write_mapping, write_text
 
 
 @dataclass(frozen=True)
