@@ -1,10 +1,9 @@
 """Kaldi's text tables (text, utt2spk), also those of a data directory."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
@@ -72,30 +71,6 @@ def write_speakers(utt2spk: Mapping[str, str], directory: Path) -> None:
         by_speaker.setdefault(speaker, []).append(utt)
     write_mapping(sorted(utt2spk.items()), directory / "utt2spk")
     write_text(sorted(by_speaker.items()), directory / "spk2utt")
-
-
-def write_dictionary(
-    lexicon: Iterable[tuple[str, Sequence[str]]],
-    directory: Path,
-    *,
-    silence: Sequence[str],
-    questions: Iterable[Sequence[str]] = (),
-    base: Callable[[str], str] = str,
-) -> None:
-    """Write the folder that Kaldi's prepare_lang.sh reads: lexicon.txt and lists of phones.
-
-    lexicon: words and their phones, in byte order of the words; silence: phones of silence and
-    noise, the optional one first; questions: sets of phones that a tree may ask about; base: of a
-    phone, of which it is a form of stress or tone: forms of one have a line, and a tree, in common.
-    """
-    entries = sorted((word, tuple(phones)) for word, phones in lexicon)
-    nonsilence = {phone for _, phones in entries for phone in phones} - {*silence}
-    by_base = groupby(sorted(nonsilence, key=lambda phone: (base(phone), phone)), base)
-    write_text(entries, directory / "lexicon.txt")
-    write_lines(silence, directory / "silence_phones.txt")
-    write_lines(silence[:1], directory / "optional_silence.txt")
-    write_lines((" ".join(forms) for _, forms in by_base), directory / "nonsilence_phones.txt")
-    write_lines((" ".join(phones) for phones in questions), directory / "extra_questions.txt")
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from nxt import Participant, find_annotations, read_participants, read_turns
 from transcripts import Utterance, count_lost, utterances
 
 from bayes_asr.base.errors import InputError, name_some
+from bayes_asr.decode.graph.dictionary import write_dictionary
 from bayes_asr.decode.graph.ngram import NgramModel, estimate_witten_bell, read_arpa, write_arpa
 from bayes_asr.decode.graph.transducers import END, START
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import write_dictionary
 from bayes_asr.recipe.scripts import exit_status
 
 SETS = ("train", "dev", "eval")

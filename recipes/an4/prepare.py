@@ -21,16 +21,11 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import real_path
 from bayes_asr.data.features.front_end import cmvn_statistics
+from bayes_asr.decode.graph.dictionary import write_dictionary
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.ark import write_matrices
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import (
-    write_dictionary,
-    write_lines,
-    write_mapping,
-    write_speakers,
-    write_text,
-)
+from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
 from bayes_asr.recipe.scripts import exit_status
 
 DEV_SPEAKERS = Path(__file__).with_name("dev_speakers.txt")

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import real_path, updating
+from bayes_asr.decode.graph.dictionary import write_dictionary
 from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
+from bayes_asr.kaldi_io.text import write_mapping, write_speakers, write_text
 from bayes_asr.recipe.scripts import exit_status
 
 HOME = "https://github.com/besacier/mboshi-french-parallel-corpus"

@@ -33,17 +33,12 @@ from bayes_asr.data.targets.marks import (
     write_alignments,
 )
 from bayes_asr.decode.graph.build import build_graph, write_graph
+from bayes_asr.decode.graph.dictionary import write_dictionary
 from bayes_asr.decode.graph.lexicon import Lang, Pronunciation
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
 from bayes_asr.kaldi_io.ark import iter_matrices
 from bayes_asr.kaldi_io.initial_mdl import STATES, build_monophone_model
-from bayes_asr.kaldi_io.text import (
-    write_dictionary,
-    write_lines,
-    write_mapping,
-    write_speakers,
-    write_text,
-)
+from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
 from bayes_asr.kaldi_io.transition_model import TransitionModel
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.recipe.scripts import checksum, prepare_once

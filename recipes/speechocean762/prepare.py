@@ -19,9 +19,10 @@ from corpus import HOME, PUBLISHED, Utterance, check_complete, read_phones, read
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import real_path
+from bayes_asr.decode.graph.dictionary import write_dictionary
 from bayes_asr.decode.graph.ngram import estimate_kneser_ney, write_arpa
 from bayes_asr.kaldi_io.binary import iter_lines
-from bayes_asr.kaldi_io.text import write_dictionary, write_mapping, write_speakers, write_text
+from bayes_asr.kaldi_io.text import write_mapping, write_speakers, write_text
 from bayes_asr.recipe.scripts import exit_status
 
 DEV = slice(4, None, 10)  # of the sorted speakers of the corpus' train set

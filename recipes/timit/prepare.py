@@ -20,14 +20,9 @@ from corpus import PARTS, SETS, Phone, Recording, chosen, read_phones, recording
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import real_path
 from bayes_asr.data.sound.audio import read_audio
+from bayes_asr.decode.graph.dictionary import write_dictionary
 from bayes_asr.decode.graph.ngram import estimate_witten_bell, write_arpa
-from bayes_asr.kaldi_io.text import (
-    write_dictionary,
-    write_lines,
-    write_mapping,
-    write_speakers,
-    write_text,
-)
+from bayes_asr.kaldi_io.text import write_lines, write_mapping, write_speakers, write_text
 from bayes_asr.recipe.scripts import exit_status
 
 SILENCE = "sil"

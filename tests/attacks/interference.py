@@ -29,9 +29,9 @@ import numpy as np
 from bayes_asr.base.files import REPLACED_BY
 from bayes_asr.cli import main as run_verb
 from bayes_asr.config.merge import load
+from bayes_asr.decode.graph.dictionary import write_dictionary
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import BEST, CONFIG, read_history
-from bayes_asr.kaldi_io.text import write_dictionary
 from bayes_asr.train.runs import checkpoint, record, state
 from tests.attacks.breakages import nothing
 from tests.attacks.kill_training import digest

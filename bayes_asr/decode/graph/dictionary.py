@@ -1,7 +1,8 @@
 """The dict folder that a lang folder is made from: a lexicon, and phones by kind."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from bayes_asr.base.errors import InputError
@@ -9,6 +10,7 @@ from bayes_asr.base.files import is_there
 from bayes_asr.decode.graph.lexicon import Pronunciation, read_lexicon
 from bayes_asr.decode.graph.transducers import EPSILON
 from bayes_asr.kaldi_io.binary import iter_lines
+from bayes_asr.kaldi_io.text import write_lines, write_text
 
 LEXICONS = ("lexiconp.txt", "lexicon.txt")
 BY_CONTEXT = "lexiconp_silprob.txt"  # with pauses as likely as each word makes them
@@ -95,3 +97,27 @@ def _check(dictionary: Dictionary, lexicon: Path) -> None:
 def _refuse(wrong: Iterable[str], what: str, where: Path) -> None:
     for phone in sorted(wrong):
         raise InputError(f"{where}: the phone {phone} is {what}; correct the dictionary")
+
+
+def write_dictionary(
+    lexicon: Iterable[tuple[str, Sequence[str]]],
+    directory: Path,
+    *,
+    silence: Sequence[str],
+    questions: Iterable[Sequence[str]] = (),
+    base: Callable[[str], str] = str,
+) -> None:
+    """Write the folder that Kaldi's prepare_lang.sh reads: lexicon.txt and lists of phones.
+
+    lexicon: words and their phones, in byte order of the words; silence: phones of silence and
+    noise, the optional one first; questions: sets of phones that a tree may ask about; base: of a
+    phone, of which it is a form of stress or tone: forms of one have a line, and a tree, in common.
+    """
+    entries = sorted((word, tuple(phones)) for word, phones in lexicon)
+    nonsilence = {phone for _, phones in entries for phone in phones} - {*silence}
+    by_base = groupby(sorted(nonsilence, key=lambda phone: (base(phone), phone)), base)
+    write_text(entries, directory / "lexicon.txt")
+    write_lines(silence, directory / "silence_phones.txt")
+    write_lines(silence[:1], directory / "optional_silence.txt")
+    write_lines((" ".join(forms) for _, forms in by_base), directory / "nonsilence_phones.txt")
+    write_lines((" ".join(phones) for phones in questions), directory / "extra_questions.txt")

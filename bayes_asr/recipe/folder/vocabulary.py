@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, count_of, name_some, printable
 from bayes_asr.decode.graph.dialects import MARK
-from bayes_asr.decode.graph.dictionary import SUFFIXES
+from bayes_asr.decode.graph.dictionary import SUFFIXES, write_dictionary
 from bayes_asr.decode.graph.lexicon import (
     MOST_UNKNOWN,
     Pronunciation,
@@ -16,7 +16,6 @@ from bayes_asr.decode.graph.ngram import NgramModel, build_grammar_fst, read_arp
 from bayes_asr.decode.graph.transducers import BACKOFF
 from bayes_asr.decode.vocabulary import pronounce_words
 from bayes_asr.kaldi_io.marks import compose
-from bayes_asr.kaldi_io.text import write_dictionary
 from bayes_asr.recipe.folder.spelling import Spell, respell
 from bayes_asr.recipe.folder.utterances import Utterance
 
