@@ -20,8 +20,8 @@ from bayes_asr.data.targets.alignments import Alignments, check_transitions
 from bayes_asr.kaldi_io.mdl import read_transition_model
 from bayes_asr.kaldi_io.side_files import BEST, CONFIG
 from bayes_asr.train.runs import checkpoint
+from bayes_asr.train.runs.run_model import copy_environment, locate_model
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
-from bayes_asr.train.runs.transition_model import copy_environment, locate_model
 from bayes_asr.train.speaker_adaptation import adapt, check_adaptable
 
 SETS = ("train", "dev", "test")

@@ -41,7 +41,7 @@ from bayes_asr.decode.long_report import LongReport, list_report, refuse_data_di
 from bayes_asr.decode.segments import SEGMENTERS, choose_segmenter
 from bayes_asr.decode.speakers import recording_name
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.transition_model import locate_model
+from bayes_asr.train.runs.run_model import locate_model
 
 OF_A_RUN = ("acoustic_scale", "beam", "retry_beam", "nj")
 OF_FILE = ("channel", "segments")

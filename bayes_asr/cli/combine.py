@@ -19,11 +19,11 @@ from bayes_asr.decode.forward.interface import DECODED
 from bayes_asr.decode.forward.log_likelihoods import load_members
 from bayes_asr.evaluate.report.runs import read_environment
 from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT
+from bayes_asr.kaldi_io.side_files import CONFIG, ENVIRONMENT, TRANSITIONS
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.combination import AVERAGED, Combination
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.transition_model import read_model_hash
+from bayes_asr.train.runs.run_model import read_transitions
 
 CHANGEABLE = ("data.", "decode.", "score.")
 
@@ -60,13 +60,13 @@ def run(args: argparse.Namespace) -> None:
     averaged = AveragedNetwork(load_members(combination, DECODED), combination, DECODED.kind)
     config = _configure(args.runs[0], args.head, args.set)
     # Log-likelihoods of the first head are averaged pdf by pdf, so a pdf must mean one thing.
-    model_hash: dict[str, str] = {}
     if not args.head:
         _check_models(args.runs)
-        model_hash = read_model_hash(args.runs[0])
     parameters = sum(p.numel() for p in averaged.parameters())
     environment = {"parameters": parameters, "frontend": None, **_find_front_ends(args.runs)}
-    environment |= {"inputs": model_hash} if model_hash else {}
+    noted = read_transitions(args.runs[0])
+    if noted and not _labels_of(args.head):
+        environment[TRANSITIONS] = noted
     with appearing(args.out):
         config.save(args.out / CONFIG)
         combination.save(args.out)
@@ -94,8 +94,7 @@ def _configure(run: Path, head: str | None, settings: Sequence[str]) -> Config:
     """
     config = read_with_settings(run, settings, CHANGEABLE)
     changed = differences(read_configuration(run), config)
-    # A head of further labels is called LABELS.KIND; those of the alignments have no dot.
-    labels = (head or "").rpartition(".")[0]
+    labels = _labels_of(head)
     if labels and "data.graph" not in changed:
         raise InputError(
             f"{head}: its pdfs are those of another model than {config.data.graph} was made of;"
@@ -112,8 +111,19 @@ def _configure(run: Path, head: str | None, settings: Sequence[str]) -> Config:
     return replace(config, data=replace(config.data, train=train))
 
 
+def _labels_of(head: str | None) -> str:
+    """The further labels that a head is of, which is called LABELS.KIND; empty for alignments."""
+    return (head or "").rpartition(".")[0]
+
+
 def _check_models(runs: Sequence[Path]) -> None:
-    """InputError where models have other pdfs, as far as they are still there."""
+    """InputError where models have other pdfs, as far as they are noted or still there."""
+    noted = {run: known for run in runs if (known := read_transitions(run))}
+    if len({*noted.values()}) > 1:
+        raise InputError(
+            f"{', '.join(map(str, noted))}: were trained with final.mdl of different transitions;"
+            " average networks that were trained on alignments of one model"
+        )
     models = []
     for run in runs:
         with suppress(OSError, InputError):

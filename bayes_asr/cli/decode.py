@@ -32,7 +32,7 @@ from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.combination import WITHOUT_NETWORK, has_words_alone
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.transition_model import locate_model
+from bayes_asr.train.runs.run_model import locate_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from bayes_asr.config.decoding_keys import SEARCH_KEYS, SearchOptions
 from bayes_asr.data.corpus.sets import is_labelled
 from bayes_asr.tasks.lattices.denlats import ORDER, SEARCH, write_denlats, write_weak_graph
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.transition_model import locate_model
+from bayes_asr.train.runs.run_model import locate_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,6 +28,7 @@ from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.decode.segments import Segmentation, Segmenter, SilenceModel
 from bayes_asr.decode.speakers import recording_name
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.run_model import locate_model
 
 LONGEST_TEXT = 1 << 26  # bytes; a day of speech has two million
 
@@ -105,7 +106,7 @@ def align_file(
     load_soundfile()
     config, network, file = read_configuration(run), load(run), Path(sound.name)
     words = [word for line in lines for word in line]
-    pronouncer = open_pronouncer(file, config, transcripts, words)
+    pronouncer = open_pronouncer(file, locate_model(run, config), transcripts, words)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
 
     def open_silence() -> SilenceModel:

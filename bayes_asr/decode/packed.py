@@ -31,8 +31,8 @@ from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.nn.units.external import hash_files
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import PACKED, read_configuration
+from bayes_asr.train.runs.run_model import locate_model
 from bayes_asr.train.runs.trained_network import TrainedNetwork, read_network
-from bayes_asr.train.runs.transition_model import locate_model
 
 PLAIN = (0, stat.S_IFREG)  # kinds of members: of no system, or a file of Unix
 DATE = (1980, 1, 1, 0, 0, 0)  # of all members, so that equal runs are equal files

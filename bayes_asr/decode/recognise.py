@@ -33,7 +33,7 @@ from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.kaldi_io.lattice import CompactLattice
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.kaldi_io.symbols import WordSymbols
-from bayes_asr.train.runs.transition_model import locate_model
+from bayes_asr.train.runs.run_model import locate_model
 
 
 @dataclass(frozen=True)

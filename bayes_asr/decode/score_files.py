@@ -15,6 +15,7 @@ from bayes_asr.decode.recordings import RecordingFrontEnd
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.decode.speakers import recording_name
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.run_model import locate_model
 
 
 def score_file(
@@ -31,7 +32,8 @@ def score_file(
     cannot be aligned.
     """
     config, network = read_configuration(run), load(run)
-    pronouncer = open_pronouncer(Path(sound.name), config, transcripts, words)
+    model = locate_model(run, config)
+    pronouncer = open_pronouncer(Path(sound.name), model, transcripts, words)
     front_end = RecordingFrontEnd.open(run, network.front_ends, config)
     recording = front_end.read(sound)
     scorer = UtteranceScorer.open(

@@ -164,8 +164,8 @@ def missing_file_error(scp: Path, what: str, name: str) -> InputError:
     searched = f" in the working directory {os.getcwd()} or in a folder above the table"
     return InputError(
         f"{scp}: cannot open {what} in {name}: No such file{searched * (not os.path.isabs(name))};"
-        " correct the table; where a folder has moved and the command has a configuration (of a run"
-        " its config.yaml), data.moved=OLD=NEW in it will do"
+        " correct the table, or give the new place of a folder by data.moved=OLD=NEW in the"
+        " configuration (of a run config.yaml)"
     )
 
 

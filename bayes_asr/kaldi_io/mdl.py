@@ -12,6 +12,7 @@ from bayes_asr.kaldi_io.transition_model import (
     Topology,
     TopologyState,
     TransitionModel,
+    begin_hash,
     number_transitions,
 )
 
@@ -48,6 +49,11 @@ def parse_transition_model(reader: KaldiReader) -> TransitionModel:
     reader.expect("</TransitionModel>")
     _check(topology, tuples, log_prob, reader)
     return number_transitions(topology, tuples, log_prob)
+
+
+def hash_transitions(path: Path) -> str:
+    """The hash of what the transition-ids of a model file stand for."""
+    return begin_hash(read_transition_model(path)).hexdigest()
 
 
 def write_transition_model(model: TransitionModel, path: Path) -> None:

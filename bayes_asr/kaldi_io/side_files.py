@@ -14,6 +14,7 @@ from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.files import is_there, read_bytes
 
 CONFIG, ENVIRONMENT = "config.yaml", "env.json"
+TRANSITIONS = "transitions"  # of env.json: the hash of those of final.mdl, by `hash_transitions`
 BEST, LAST = "best.pt", "last.pt"  # networks: which dev judges best, and of the last epoch
 COMBINATION = "networks.json"  # of runs that average the networks of others
 HISTORY = "history.jsonl"

@@ -22,10 +22,9 @@ from bayes_asr.data.corpus.labelled import LabelledSet
 from bayes_asr.data.corpus.sets import open_sets
 from bayes_asr.data.corpus.survey import Survey, survey_stream
 from bayes_asr.data.features.fmllr_record import describe_adapted, find_record
-from bayes_asr.data.targets.alignments import begin_hash
 from bayes_asr.kaldi_io.byte_reader import OpenPipe
-from bayes_asr.kaldi_io.mdl import read_transition_model
-from bayes_asr.kaldi_io.side_files import read_environment, read_history
+from bayes_asr.kaldi_io.mdl import hash_transitions
+from bayes_asr.kaldi_io.side_files import TRANSITIONS, read_environment, read_history
 from bayes_asr.nn.network import AcousticModel
 from bayes_asr.nn.speakers import SpeakerActivations
 from bayes_asr.tasks.task import Task, task_of
@@ -168,10 +167,16 @@ def _write_environment(
         trainer.run.path,
         components.count_parameters(trainer.model),
         trainer.state.network.front_ends,
-        trainer.state.origin,
+        {**trainer.state.origin, **_describe_transitions(task_of(trainer.config))},
         gpu_path,
         {name: describe_adapted(maker.sound) for name, maker in makers.items() if maker},
     )
+
+
+def _describe_transitions(task: Task) -> dict[str, str]:
+    """The entry of the final.mdl that words are decoded with; empty where there is none."""
+    path = task.locate_model(announce=False) if task.recogniser == "decode" else None
+    return {TRANSITIONS: hash_transitions(path)} if path and is_there(path) else {}
 
 
 def _open_sets(training: TaskTraining, open_pipe: OpenPipe | None, index: Index) -> _Sets:
@@ -201,8 +206,7 @@ def _build_state(
     if saved:
         find("train.resumed:check_sizes")(saved["architecture"], architecture, run.path)
     own_code = find("nn.units.external:hash_files")(architecture)
-    known = group.broadcast(lambda: own_code | _hash_model(training.task))
-    inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets, known))
+    inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets, own_code))
     # Weights are drawn right after the seed is set, so that they depend on it alone.
     torch.manual_seed(config.seed)
     model = components.draw_network(config.model, architecture).to(device)
@@ -253,14 +257,6 @@ def _initialize(
         hashes, log_priors = saved.get("begun_from", {}), {head: saved["log_priors"]}
         return Initialization({head: str(run.path)}, front_ends, hashes, log_priors)
     return find(ON_DEMAND["init_from"])(begin, model, data) if begin else Initialization()
-
-
-def _hash_model(task: Task) -> dict[str, str]:
-    """The hash of the transitions of final.mdl, by its path, where words are decoded with it."""
-    path = task.locate_model(announce=False) if task.recogniser == "decode" else None
-    if path is None or not is_there(path):
-        return {}
-    return {str(path): begin_hash(read_transition_model(path)).hexdigest()}
 
 
 def _fingerprint_data(

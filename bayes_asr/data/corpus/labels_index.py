@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_asr.base.log import LOGGER
 from bayes_asr.data.corpus.index import Arrays, Index, NotKeptError, keeping, name_of, state_of
-from bayes_asr.data.targets.alignments import Alignments, add_to_hash, begin_hash, iter_alignments
+from bayes_asr.data.targets.alignments import Alignments, add_to_hash, iter_alignments
 from bayes_asr.data.targets.labels import (
     IntegerLabels,
     LabelDigest,
@@ -20,6 +20,7 @@ from bayes_asr.data.targets.labels import (
 from bayes_asr.data.targets.target import Labels
 from bayes_asr.kaldi_io.jobs import find_alignments
 from bayes_asr.kaldi_io.mdl import read_transition_model
+from bayes_asr.kaldi_io.transition_model import begin_hash
 from bayes_asr.kaldi_io.vectors import StoredVectors, VectorIndex, write_vectors
 
 Vectors = Iterator[tuple[str, np.ndarray]]

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +19,9 @@ import numpy as np
 from bayes_asr.base.errors import InputError
 from bayes_asr.base.files import is_there, open_to_read, read_bytes
 
-LOG = logging.getLogger(__name__)
-# A line of feats.scp that names an archive as we write it, or a command. Kaldi's scripts write
-# archives of other names.
-OURS = re.compile(rb".*([\s/]feats\.ark(:\d+)?(\[.*\])?|\|)\s*", re.S)
+_warn_once = cache(logging.getLogger(__name__).warning)
+# What a line of feats.scp names that Kaldi's make_mfcc.sh and the like have written.
+OF_KALDI = re.compile(rb"[\s/:]raw_[^\s/]*\.\d+\.ark")
 FEATURES = "features"  # the first stream, which says who speaks and how many frames there are
 Cmvn = Literal["none", "mean", "mean-variance"]
 DELTA_WINDOW = 2  # frames on either side of a derivative
@@ -268,7 +268,7 @@ class FrontEnd:
 def read_analysis(directory: Path) -> dict[str, Any] | None:
     """The analysis that made the features of a data directory from sound; None if not recorded.
 
-    A record that lies beside features of another archive is announced, and not taken.
+    A record that lies beside features which a script of Kaldi's made is announced, and not taken.
     """
     path, table = directory / "frontend.json", directory / "feats.scp"
     if not is_there(path):
@@ -276,8 +276,11 @@ def read_analysis(directory: Path) -> dict[str, Any] | None:
     if is_there(table):
         with open_to_read(str(table)) as lines:
             first = lines.readline()
-        if first.strip() and not OURS.fullmatch(first):
-            LOG.warning("%s: not of the features that feats.scp names, so it is not read", path)
+        if OF_KALDI.search(first):
+            _warn_once(
+                "%s: not read, as the features beside it are of a script of Kaldi's; remove it",
+                path,
+            )
             return None
     try:
         fields = json.loads(read_bytes(path))

@@ -60,7 +60,7 @@ from bayes_asr.kaldi_io.text import DataDir, read_mapping, write_lines, write_ma
 from bayes_asr.kaldi_io.tree import write_tree
 from bayes_asr.nn.frames import describe_stride
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.transition_model import locate_model
+from bayes_asr.train.runs.run_model import locate_model
 
 DOUBTFUL = 0.6  # confidence below which text and sound disagree
 ALIGNMENTS, MARK = "ali.1.gz", "align.json"

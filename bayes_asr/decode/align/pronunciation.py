@@ -30,7 +30,7 @@ from bayes_asr.decode.forward.directory import (
 from bayes_asr.decode.forward.log_likelihoods import load
 from bayes_asr.decode.search.utterance import choose_engine
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.transition_model import locate_model
+from bayes_asr.train.runs.run_model import locate_model
 
 ScoredResult = tuple[str, ScoredUtterance | InputError]
 CheckPlace = Callable[[Container[str], Path], None]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from bayes_asr.base.errors import InputError, name_some
 from bayes_asr.base.log import LOGGER
-from bayes_asr.config.schema import Config
 from bayes_asr.decode.align.pronouncer import Pronouncer
 from bayes_asr.decode.align.transcripts import (
     PronouncerFiles,
@@ -25,7 +24,6 @@ from bayes_asr.decode.graph.lexicon import (
 )
 from bayes_asr.kaldi_io.marks import find_cased, has_dotless, split_letters, take_dotless
 from bayes_asr.kaldi_io.text import DataDir
-from bayes_asr.tasks.task import task_of
 
 ADD = "add them to its lexicon.txt, or give --oov WORD"
 
@@ -51,10 +49,9 @@ def spell_words(pronouncer: Pronouncer, words: Iterable[str]) -> Pronouncer:
 
 
 def open_pronouncer(
-    file: Path, config: Config, transcripts: TranscriptSource, words: Sequence[str]
+    file: Path, model: Path, transcripts: TranscriptSource, words: Sequence[str]
 ) -> Pronouncer:
-    """The lexicon of a run with the words of a file; InputError for those that it cannot spell."""
-    model = task_of(config).locate_model()
+    """The lexicon of a model with the words of a file; InputError for those it cannot spell."""
     pronouncer = read_pronouncer(transcripts.lang, model, transcripts.unknown)
     try:
         return spell_words(pronouncer, words)

@@ -46,8 +46,9 @@ def load_decoding_graph(
     words = read_words(symbols) if grammar else read_symbols(symbols) if is_named else {}
     if is_named:
         check_words(fst, words.values(), path)
+    if fst.ilabel.max() <= transitions.num_transition_ids:  # else the next line says so
+        _check_paths(fst, transitions, path, model)
     graph = build_decoding_graph(fst, transitions, str(path))
-    _check_paths(fst, transitions, path, model)
     if grammar:
         graph = attach_grammar(graph, read_grammar(grammar[0], words), words, str(grammar[0]))
     if hotwords:
@@ -81,12 +82,11 @@ def _check_paths(fst: Fst, transitions: TransitionModel, path: Path, model: Path
     # Any arc into a state will do: all of them can be followed by all that leave it.
     before = np.zeros(len(fst.final), passed.dtype)
     before[fst.nextstate[emitting]] = passed
-    known = before[source] > 0
-    previous, following = before[source][known], passed[known]
-    wrong = np.flatnonzero(~transitions.may_follow(previous, following))
+    previous = before[source]
+    wrong = np.flatnonzero((previous > 0) & ~transitions.may_follow(previous, passed))
     if len(wrong):
         raise InputError(
-            f"{path}: transition-id {following[wrong[0]]} follows {previous[wrong[0]]}, which"
+            f"{path}: transition-id {passed[wrong[0]]} follows {previous[wrong[0]]}, which"
             f" cannot be in {model}: the graph was made with another model; {TOGETHER}"
         )
 

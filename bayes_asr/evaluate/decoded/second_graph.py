@@ -15,7 +15,7 @@ from bayes_asr.decode.search.job import DecodeJob
 from bayes_asr.evaluate.score.run_scores import SETS, refuse_trained
 from bayes_asr.kaldi_io.side_files import CONFIG
 from bayes_asr.train.runs.configuration import read_configuration
-from bayes_asr.train.runs.transition_model import copy_environment, locate_model
+from bayes_asr.train.runs.run_model import copy_environment, locate_model
 
 
 def decode_with(

@@ -71,12 +71,15 @@ def check_stage_inputs(
 
 
 def _check_graph(config: Config) -> str:
-    """Compare the graph with the training alignments' model; returns what it is.
+    """Load the graph as decoding will, by the training alignments' model; returns what it is.
 
     InputError where decoding would refuse it, or where it was made with another model.
     """
     graph_dir = locate(config.data.graph, config.data, "decoding graph")
     aligned, model = _read_model(config)
+    words = graph_dir / "words.txt"
+    if not is_there(words):
+        raise InputError(f"{words} is missing; copy it from the language directory")
     graph = load_decoding_graph(graph_dir, aligned)
     beside = graph_dir.parent / "final.mdl"  # that mkgraph.sh was given
     if is_there(beside):
@@ -88,9 +91,6 @@ def _check_graph(config: Config) -> str:
                 f" {aligned} ({model.num_pdfs} pdfs); build the graph with that model, or align"
                 " with this one"
             )
-    words = graph_dir / "words.txt"
-    if not is_there(words):
-        raise InputError(f"{words} is missing; copy it from the language directory")
     arcs = len(graph.emitting.ilabel) + len(graph.epsilon.ilabel)
     return f"{len(graph.final)} states, {arcs} arcs, {model.num_pdfs} pdfs"
 

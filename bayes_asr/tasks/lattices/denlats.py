@@ -34,8 +34,8 @@ from bayes_asr.kaldi_io.symbols import check_same_phones, read_symbols
 from bayes_asr.kaldi_io.tree import read_tree
 from bayes_asr.tasks.task import task_of
 from bayes_asr.train.runs.configuration import read_configuration
+from bayes_asr.train.runs.run_model import locate_model
 from bayes_asr.train.runs.trained_network import TrainedNetwork
-from bayes_asr.train.runs.transition_model import locate_model
 
 SEARCH = {"beam": 13.0, "lattice_beam": 7.0, "max_active": 5000}
 ORDER = 1  # of the language model: a weak one lets more words compete

@@ -13,7 +13,7 @@ from bayes_asr.kaldi_io.side_files import COMBINATION, check, read_json, take
 
 WITHOUT_NETWORK = (
     "not there; this folder has words that were decoded elsewhere, as by score --graph or gmm"
-    " baseline, and no network: give the run of the network; decode and transcribe take --graph"
+    " baseline, and no network: give the run of the network, and --graph where the verb has it"
 )
 AVERAGED = ("log-posteriors", "posteriors")  # outputs that can be averaged, the default first
 

@@ -148,8 +148,8 @@ def write_environment(
 
     front_ends: of each stream, which know what made the features of sound, if anything here did;
     origin: `versions`, and `begun_from` and `inputs`, hashes of the networks that gave weights and
-    of the data, by file; gpu_path: which, on what card, and what was measured; adapted: what made
-    the streams that our mixtures adapt to speakers.
+    of the data, by file, and `transitions`, one of final.mdl; gpu_path: which, on what card, and
+    what was measured; adapted: what made the streams that our mixtures adapt to speakers.
     """
     analyses = [
         adapted.get(name, front_end.sound and dict(front_end.sound))
@@ -160,7 +160,7 @@ def write_environment(
         **origin["versions"],
         "frontend": analyses[0],
         **({"frontends": dict(zip(front_ends, analyses, strict=True))} if analyses[1:] else {}),
-        **{key: dict(origin[key]) for key in ("begun_from", "inputs") if origin.get(key)},
+        **{key: origin[key] for key in ("begun_from", "inputs", "transitions") if origin.get(key)},
         **({"gpu_path": dict(gpu_path)} if gpu_path else {}),
     }
     with replacing(run / ENVIRONMENT) as temporary:

@@ -76,7 +76,7 @@ def test_experiment_of_another_machine_is_read_by_its_new_place(
     rename(corpus, f"{corpus}/data/", "/home/anna/egs/timit/")
     index = Index(tmp_path / "index") if indexed else None
     said = r"feats.scp: cannot open train0-0 in /home/anna/egs/timit/train/feats.ark: No such file;"
-    with pytest.raises(InputError, match=f"{said}.* data.moved=OLD=NEW in it"):
+    with pytest.raises(InputError, match=f"{said}.* data.moved=OLD=NEW in the"):
         frames_of(config, index)
     for old in ("/home/anna/egs/timit", "/home/anna/egs/timit/", "/"):
         new = corpus / "data" if "anna" in old else tmp_path / "root"
@@ -102,9 +102,9 @@ def test_relative_name_that_is_nowhere_says_where_it_was_looked_for(
         frames_of(config_of(corpus))
     assert str(raised.value) == (
         f"{corpus}/data/train/feats.scp: cannot open train0-0 in exp/train/feats.ark: No such file"
-        f" in the working directory {tmp_path} or in a folder above the table; correct the table;"
-        " where a folder has moved and the command has a configuration (of a run its config.yaml),"
-        " data.moved=OLD=NEW in it will do"
+        f" in the working directory {tmp_path} or in a folder above the table; correct the table,"
+        " or give the new place of a folder by data.moved=OLD=NEW in the configuration (of a run"
+        " config.yaml)"
     )
 
 

@@ -284,6 +284,7 @@ def test_graph_of_other_pdfs_is_named(
     graph = Fst(0, np.zeros(1, np.float32), np.zeros(2, np.int64), none, none, weight, none)
     write_fst(graph, root / "HCLG.fst")
     (root / "num_pdfs").write_bytes(said)
+    (root / "words.txt").touch()
     _, found = checks_of(capsys, *settings(root, f"data.graph={root}"))
     assert re.search(f"num_pdfs: .*{message}", found["graph"][-1][1])
 

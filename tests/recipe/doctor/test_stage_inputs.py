@@ -87,7 +87,7 @@ LACKS = [
     (drop_text, 6, "test/text is missing", "write it"),
     (shorten_text, 6, "data/dev: 3 of 4 lack text: dev0-1", "write what they say"),
     (shorten_features, 4, "for 1 of 3 utterances: test0-0", "by --set data.max_skipped=0.34"),
-    (drop_archive, 4, "feats.ark", "data.moved=OLD=NEW, or correct the table"),
+    (drop_archive, 4, "feats.ark", "correct the table, or give the new place"),
     (drop_test_set, 4, "test features: none of these exists", "name the directory"),
 ]
 
