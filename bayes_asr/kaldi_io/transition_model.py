@@ -127,6 +127,6 @@ def phone_spans(
 
 
 def begin_hash(model: TransitionModel) -> "hashlib.blake2b":
-    """Begin the hash of alignments with their model."""
+    """Begin a hash, as of alignments, by what the transition-ids of their model stand for."""
     # Probabilities are left out: training changes them, and they change no label.
     return hashlib.blake2b(model.tuples.tobytes() + model.pdf.tobytes(), digest_size=16)
