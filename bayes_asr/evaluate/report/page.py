@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = "report.html"
-BESIDE = re.compile("<!-- beside: ([\\w./ -]*) -->")
-"""What a page says of the files beside it, so that another report can remove them."""
+BESIDE = re.compile(r"<!-- beside:([\w./ -]*);([\w./ -]*);([\w./ -]*) -->")
+"""The names, at the end of a page, that the files beside it are called by: of sections, of lists of
+errors, and files of sound. By them another report removes these files."""
 
 LARGEST_MATRIX = 80
 """More tokens than these have no confusion matrix: their names could not be read."""
@@ -134,18 +135,19 @@ def write_report(
         course=course,
         errors=list(errors.values()),
         sounds=sounds,
-        beside=_name_files_beside(sections, errors, sounds.values()),
+        beside=[*map(list, (sections, errors, sounds.values()))],
     )
     write_file(out / PAGE, page)
     return has_figures
 
 
 def _discard_former(out: Path) -> None:
-    """Discard the files that the page of an earlier report names, those beside it."""
+    """Discard the files beside the page of an earlier report, as far as that names them."""
     page = read_text(out / PAGE) if is_there(out / PAGE) else ""
-    for file in "".join(BESIDE.findall(page)[-1:]).split():
-        if ".." not in Path(file).parts:
-            discard(out / file)
+    for names in BESIDE.findall(page)[-1:]:
+        for file in _name_files_beside(*(part.split() for part in names)):
+            if ".." not in Path(file).parts:
+                discard(out / file)
 
 
 def _name_files_beside(
