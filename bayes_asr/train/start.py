@@ -205,6 +205,8 @@ def _build_state(
     architecture = components.plan_network(config, sets.train)
     if saved:
         find("train.resumed:check_sizes")(saved["architecture"], architecture, run.path)
+        if training.task.recogniser == "decode":  # of another model it has learnt other pdfs
+            group.broadcast(lambda: find("train.runs.run_model:locate_model")(run.path, config))
     own_code = find("nn.units.external:hash_files")(architecture)
     inputs, surveys = group.broadcast(lambda: _fingerprint_data(saved, sets, own_code))
     # Weights are drawn right after the seed is set, so that they depend on it alone.

@@ -49,6 +49,8 @@ def test_another_model_in_its_place_is_refused(other: str, run: Path, tmp_path: 
     assert OTHERS[other].num_pdfs == MODEL.num_pdfs
     for folder in ("ali", "ali_dev"):
         write_transition_model(OTHERS[other], path.parents[1] / folder / "final.mdl")
+    with pytest.raises(InputError, match=r"ali/final\.mdl: has other transitions than when"):
+        train(replace(config, train=replace(config.train, epochs=2)), run)
     copy_environment(run, tmp_path)  # as a run that has the network of this one
     for place in (run, tmp_path):
         with pytest.raises(InputError, match=r"final\.mdl: has other transitions than"):
