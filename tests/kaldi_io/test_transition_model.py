@@ -9,12 +9,10 @@ from bayes_asr.kaldi_io.initial_mdl import build_left_to_right, build_transition
 from bayes_asr.kaldi_io.transition_model import TopologyState, TransitionModel
 
 
-def emitting(state: int, *targets: int, loop_class: int | None = None) -> TopologyState:
-    """A state whose first target is itself; its self-loop has a class of its own in chains."""
-    share = 1 / len(targets)
-    return TopologyState(
-        state, state if loop_class is None else loop_class, tuple((t, share) for t in targets)
-    )
+def emitting(pdf_class: int, *targets: int, loop_class: int | None = None) -> TopologyState:
+    """A state that emits; its self-loop has a class of its own in chains."""
+    own = pdf_class if loop_class is None else loop_class
+    return TopologyState(pdf_class, own, tuple((t, 1 / len(targets)) for t in targets))
 
 
 def silent(*targets: int) -> TopologyState:
@@ -43,18 +41,20 @@ def model_of(kind: str) -> TransitionModel:
     for phone in (1, 2):
         for number, state in enumerate(states):
             if state.forward_class >= 0:
-                rows.append((phone, number, pdf, pdf + (state.self_loop_class != number)))
+                apart = state.self_loop_class != state.forward_class
+                rows.append((phone, number, pdf, pdf + apart))
                 pdf += 2
     return build_transition_model(dict.fromkeys((1, 2), states), rows)
 
 
 def walk(model: TransitionModel, rng: np.random.Generator, reorder: bool) -> list[int]:
     """The transition-ids of a path through some phones; reorder: self-loops come behind."""
-    ids = {
-        (int(model.phone[t]), int(model.hmm_state[t]), place): t
-        for t in range(1, model.num_transition_ids + 1)
-        for place in [int((model._moves[0][:t] == model._moves[0][t]).sum())]
-    }
+    transitions = (
+        (phone, state, place)
+        for phone, state, *_ in model.tuples.tolist()
+        for place in range(len(model.topology[phone][state].transitions))
+    )
+    ids = {transition: number for number, transition in enumerate(transitions, 1)}
     path: list[int] = []
     for phone in rng.integers(1, 3, 5).tolist():
         states, state = model.topology[phone], 0

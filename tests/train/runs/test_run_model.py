@@ -27,11 +27,10 @@ OTHERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("run")
-    train(config_of(write_corpus(root / "corpus"), "train.epochs=1"), root / "run")
-    return root / "run"
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    train(config_of(write_corpus(tmp_path / "corpus"), "train.epochs=1"), tmp_path / "run")
+    return tmp_path / "run"
 
 
 def test_the_model_of_the_training_may_have_other_probabilities(run: Path) -> None:
@@ -67,7 +66,6 @@ def test_a_run_that_does_not_say_is_taken_as_it_is(run: Path, tmp_path: Path) ->
     (tmp_path / ENVIRONMENT).write_text(json.dumps(environment))
     write_transition_model(OTHERS["of other states"], path := locate_model(run, config))
     assert locate_model(tmp_path, config) == path
-    write_transition_model(MODEL, path)
 
 
 def test_runs_of_two_models_are_not_combined(
